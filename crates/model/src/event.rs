@@ -1,0 +1,356 @@
+//! The event: a fact with a topic, a space and a JSON payload, as it stands in the ledger and as users see it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::time::duration_json;
+use crate::{Position, Timestamp};
+
+/// How sensitive an event is; ordered, so that a group can say how much it may see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Band {
+    #[default]
+    Green,
+    Amber,
+    Red,
+    Black,
+}
+
+impl Band {
+    pub const ALL: [Band; 4] = [Band::Green, Band::Amber, Band::Red, Band::Black];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Band::Green => "green",
+            Band::Amber => "amber",
+            Band::Red => "red",
+            Band::Black => "black",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Band> {
+        Band::ALL.into_iter().find(|band| band.as_str() == text)
+    }
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Subject {
+    pub kind: String,
+    pub id: String,
+}
+
+/// Everything about an event that the engine itself reads: the `d` of an `event` record. Defaults are left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    pub id: String,
+    pub topic: String,
+    pub space: String,
+    pub actor: String,
+    /// When it happened; absent when that is when it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Position>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub depth: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Milliseconds after `time` at which groups stop caring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: u8,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub band: Band,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caused_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The user's part of an event, kept digit for digit: the body of an `event` record.
+#[derive(Clone, Debug)]
+pub enum Content {
+    Kept { payload: Box<RawValue>, ext: Option<Box<RawValue>> },
+    /// The body was erased; the record and its place in the chain stand.
+    Erased,
+}
+
+impl Content {
+    /// The body's JSON text, `{"payload":…,"ext":{…}}`.
+    pub fn to_body(payload: &str, ext: Option<&str>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(payload.len() + ext.map_or(0, str::len) + 24);
+        out.extend_from_slice(b"{\"payload\":");
+        out.extend_from_slice(payload.as_bytes());
+        if let Some(ext) = ext {
+            out.extend_from_slice(b",\"ext\":");
+            out.extend_from_slice(ext.as_bytes());
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// Reads what [`Content::to_body`] wrote.
+    pub fn from_body(body: Option<&str>) -> Result<Content, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Body {
+            payload: Box<RawValue>,
+            #[serde(default)]
+            ext: Option<Box<RawValue>>,
+        }
+        let Some(body) = body else { return Ok(Content::Erased) };
+        let Body { payload, ext } = serde_json::from_str(body)?;
+        Ok(Content::Kept { payload, ext })
+    }
+
+    pub fn payload(&self) -> Option<&str> {
+        match self {
+            Content::Kept { payload, .. } => Some(payload.get()),
+            Content::Erased => None,
+        }
+    }
+
+    pub fn ext(&self) -> Option<&str> {
+        match self {
+            Content::Kept { ext, .. } => ext.as_deref().map(RawValue::get),
+            Content::Erased => None,
+        }
+    }
+}
+
+/// One event at its place in the ledger.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub position: Position,
+    pub recorded_at: Timestamp,
+    pub envelope: Envelope,
+    pub content: Content,
+}
+
+impl Event {
+    /// When it happened.
+    pub fn time(&self) -> Timestamp {
+        self.envelope.time.unwrap_or(self.recorded_at)
+    }
+
+    /// The instant after which the event is expired, if it ever is.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.envelope.ttl_ms.map(|ttl| self.time().plus(Duration::from_millis(ttl)))
+    }
+
+    /// The event as contracts §2 shows it, payload and extensions digit for digit.
+    pub fn to_json(&self) -> String {
+        let mut out = String::with_capacity(320 + self.content.payload().map_or(0, str::len));
+        self.write_json(&mut out);
+        out
+    }
+
+    /// Appends what [`Event::to_json`] returns; on the path of every delivery, hence written by hand.
+    pub fn write_json(&self, out: &mut String) {
+        let envelope = &self.envelope;
+        out.push_str("{\"id\":");
+        push_text(out, &envelope.id);
+        push_number(out, "position", self.position);
+        push_field(out, "topic", &envelope.topic);
+        push_field(out, "space", &envelope.space);
+        push_plain(out, "time", self.time());
+        push_plain(out, "recorded_at", self.recorded_at);
+        push_field(out, "actor", &envelope.actor);
+        push_optional(out, "source", envelope.source.as_deref());
+        if let Some(subject) = &envelope.subject {
+            out.push_str(",\"subject\":{\"kind\":");
+            push_text(out, &subject.kind);
+            push_field(out, "id", &subject.id);
+            out.push('}');
+        }
+        if let Some(cause) = envelope.cause {
+            push_number(out, "cause", cause);
+        }
+        push_number(out, "depth", envelope.depth.into());
+        push_optional(out, "trace", envelope.trace.as_deref());
+        push_optional(out, "key", envelope.key.as_deref());
+        if let Some(ttl) = envelope.ttl_ms {
+            out.push_str(",\"ttl\":");
+            out.push_str(&duration_json(Duration::from_millis(ttl)).to_string());
+        }
+        push_number(out, "priority", envelope.priority.into());
+        push_field(out, "band", envelope.band.as_str());
+        push_optional(out, "schema", envelope.schema.as_deref());
+        push_field(out, "type", envelope.kind.as_deref().unwrap_or(&envelope.topic));
+        push_optional(out, "caused_by", envelope.caused_by.as_deref());
+        push_optional(out, "run", envelope.run.as_deref());
+        if let Some(sequence) = envelope.sequence {
+            out.push_str(",\"sequence\":");
+            out.push_str(&sequence.to_string());
+        }
+        push_optional(out, "content_type", envelope.content_type.as_deref());
+        self.write_content(out);
+    }
+
+    fn write_content(&self, out: &mut String) {
+        if let Some(ext) = self.content.ext() {
+            out.push_str(",\"ext\":");
+            out.push_str(ext);
+        }
+        match self.content.payload() {
+            Some(payload) => {
+                out.push_str(",\"payload\":");
+                out.push_str(payload);
+            }
+            None => out.push_str(",\"erased\":true"),
+        }
+        out.push('}');
+    }
+
+    /// The event as a JSON value, the root that filters and mappers read.
+    pub fn to_value(&self) -> Value {
+        // The text is ours and the payload was checked when it was admitted, so it parses.
+        serde_json::from_str(&self.to_json()).unwrap_or_else(|_| Value::Object(Map::new()))
+    }
+
+    /// Seed 003's row for this event, with that document's column names.
+    pub fn to_seed_row(&self) -> Value {
+        let envelope = &self.envelope;
+        let mut row = json!({
+            "event_id": envelope.id,
+            "event_type": envelope.topic,
+            "occurred_at": self.time(),
+            "recorded_at": self.recorded_at,
+            "position": self.position,
+        });
+        let optional = [
+            ("entity_type", envelope.subject.as_ref().map(|s| json!(s.kind))),
+            ("entity_id", envelope.subject.as_ref().map(|s| json!(s.id))),
+            ("caused_by", envelope.caused_by.as_ref().map(|v| json!(v))),
+            ("workflow_run_id", envelope.run.as_ref().map(|v| json!(v))),
+            ("source_system", envelope.source.as_ref().map(|v| json!(v))),
+            ("sequence_no", envelope.sequence.map(|v| json!(v))),
+            ("idempotency_key", envelope.key.as_ref().map(|v| json!(v))),
+            ("payload_json", self.content.payload().map(|v| json!(v))),
+            ("payload", self.content.payload().and_then(|v| serde_json::from_str(v).ok())),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value {
+                row[name] = value;
+            }
+        }
+        row
+    }
+}
+
+fn push_field(out: &mut String, name: &str, value: &str) {
+    push_name(out, name);
+    push_text(out, value);
+}
+
+fn push_optional(out: &mut String, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        push_field(out, name, value);
+    }
+}
+
+fn push_plain(out: &mut String, name: &str, value: impl fmt::Display) {
+    use fmt::Write;
+    push_name(out, name);
+    // Writing to a String cannot fail.
+    let _ = write!(out, "\"{value}\"");
+}
+
+fn push_number(out: &mut String, name: &str, value: u64) {
+    use fmt::Write;
+    push_name(out, name);
+    let _ = write!(out, "{value}");
+}
+
+fn push_name(out: &mut String, name: &str) {
+    out.push_str(",\"");
+    out.push_str(name);
+    out.push_str("\":");
+}
+
+/// Appends `text` as a JSON string.
+pub fn push_text(out: &mut String, text: &str) {
+    out.push('"');
+    if text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\') {
+        out.push_str(text);
+    } else {
+        let quoted = Value::String(text.to_owned()).to_string();
+        out.push_str(&quoted[1..quoted.len() - 1]);
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> Event {
+        let envelope = Envelope {
+            id: "e\"1".into(),
+            topic: "a.b".into(),
+            space: "default".into(),
+            actor: "user:ann".into(),
+            ttl_ms: Some(1500),
+            ..Envelope::default()
+        };
+        let content = Content::from_body(Some(r#"{"payload":{"n":1.10},"ext":{"x":1}}"#)).unwrap();
+        Event { position: 7, recorded_at: Timestamp::EPOCH, envelope, content }
+    }
+
+    #[test]
+    fn an_event_is_written_as_json_with_its_payload_digit_for_digit() {
+        let text = event().to_json();
+        assert!(text.contains(r#""payload":{"n":1.10}"#), "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["id"], "e\"1");
+        assert_eq!(value["ttl"], 1.5);
+        assert_eq!(value["type"], "a.b");
+        assert_eq!(value["band"], "green");
+        assert!(value.get("key").is_none());
+    }
+
+    #[test]
+    fn an_erased_event_says_so_and_has_no_payload() {
+        let value = Event { content: Content::Erased, ..event() }.to_value();
+        assert_eq!(value["erased"], true);
+        assert!(value.get("payload").is_none());
+    }
+
+    #[test]
+    fn an_envelope_leaves_out_what_is_default() {
+        let envelope = Envelope { id: "1".into(), topic: "t".into(), space: "s".into(), ..Envelope::default() };
+        let text = serde_json::to_string(&envelope).unwrap();
+        assert_eq!(text, r#"{"id":"1","topic":"t","space":"s","actor":""}"#);
+        assert_eq!(serde_json::from_str::<Envelope>(&text).unwrap(), envelope);
+    }
+}

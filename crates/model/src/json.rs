@@ -1,0 +1,1 @@
+//! A strict scanner for JSON as clients send it.

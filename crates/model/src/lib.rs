@@ -1,0 +1,19 @@
+//! The nouns of Everwhen as plain data: events, topics, records, times and problems; no IO, no clock, no async.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod event;
+pub mod group;
+pub mod id;
+pub mod json;
+pub mod problem;
+pub mod record;
+pub mod time;
+pub mod topic;
+
+pub use problem::{Code, Problem};
+pub use time::Timestamp;
+
+/// Where a record stands in its tenant's ledger: 1, 2, 3 …, gapless over all records, assigned by the single writer.
+/// 0 means "before the first". Order is position, never a clock or an id.
+pub type Position = u64;

@@ -1,0 +1,399 @@
+//! All patterns at once: finds whom a topic concerns at a cost that hardly depends on how many patterns there are.
+//!
+//! ```text
+//!  root ──order──▶ 1 ──created──▶ 2  {a}        order.created
+//!                  └────#───────▶ 3  {b}  ↺     order.#          ↺ stays on every further word
+//!                  └──v1:*──▶ 4       {c}       order.v1:*
+//! ```
+//! A topic walks the set of nodes that its words so far can reach, as an automaton does; each node is in the set
+//! once, so a pattern such as `#.a.#.b.#` costs its length per word and never more. Literal edges lie in one flat
+//! table, and one byte per node says whether anything else is there: most nodes are never touched.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::glob::{Glob, holds_in_order};
+use super::{Pattern, Word, is_engine, words};
+
+const ROOT: u32 = 0;
+const NONE: u32 = u32::MAX;
+
+/// Marks of a node: which of its parts are worth a look.
+const HAS_WILD: u8 = 1;
+const HAS_VALUES: u8 = 2;
+const STAYS: u8 = 4;
+
+/// Values filed under patterns. A value may stand under several patterns and is found once.
+#[derive(Clone, Debug)]
+pub struct Trie<T> {
+    lexicon: Lexicon,
+    edges: HashMap<(u32, u32), u32, BuildHasherDefault<PairHasher>>,
+    marks: Vec<u8>,
+    nodes: Vec<Node<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Node<T> {
+    one: u32,
+    many: u32,
+    globs: Option<Box<Globs>>,
+    children: u32,
+    /// Sorted, so that filing a value a hundred thousand times under `#` stays cheap.
+    values: Vec<T>,
+}
+
+impl<T> Node<T> {
+    fn new() -> Node<T> {
+        Node { one: NONE, many: NONE, globs: None, children: 0, values: Vec::new() }
+    }
+}
+
+impl<T: Copy + Ord> Default for Trie<T> {
+    fn default() -> Self {
+        Trie {
+            lexicon: Lexicon::default(),
+            edges: HashMap::default(),
+            marks: vec![0],
+            nodes: vec![Node::new()],
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy + Ord> Trie<T> {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Files `value` under `pattern`; false when it stood there already.
+    pub fn insert(&mut self, pattern: &Pattern, value: T) -> bool {
+        let mut at = ROOT;
+        for word in &pattern.words {
+            at = self.child_or_new(at, word);
+        }
+        let values = &mut self.nodes[at as usize].values;
+        let Err(place) = values.binary_search(&value) else { return false };
+        values.insert(place, value);
+        self.marks[at as usize] |= HAS_VALUES;
+        true
+    }
+
+    /// Takes `value` away from `pattern`; false when it did not stand there. Nodes that lead nowhere go too.
+    pub fn remove(&mut self, pattern: &Pattern, value: T) -> bool {
+        let mut path = vec![ROOT];
+        for word in &pattern.words {
+            match self.child(path[path.len() - 1], word) {
+                Some(next) => path.push(next),
+                None => return false,
+            }
+        }
+        let last = path[path.len() - 1];
+        let values = &mut self.nodes[last as usize].values;
+        let Ok(place) = values.binary_search(&value) else { return false };
+        values.remove(place);
+        if values.is_empty() {
+            self.marks[last as usize] &= !HAS_VALUES;
+        }
+        self.prune(&path, &pattern.words);
+        true
+    }
+
+    /// Adds to `out` the values of all patterns that match, each once and in order. The bare matcher, as
+    /// [`Pattern::matches`].
+    pub fn matches(&self, topic: &str, out: &mut Vec<T>) {
+        self.walk(topic, true, out);
+    }
+
+    /// Adds to `out` the values that an event with this topic reaches, as [`Pattern::receives`].
+    pub fn receivers(&self, topic: &str, out: &mut Vec<T>) {
+        self.walk(topic, !is_engine(topic), out);
+    }
+
+    /// Whether no value is filed.
+    pub fn is_empty(&self) -> bool {
+        self.nodes[ROOT as usize].children == 0 && self.nodes[ROOT as usize].values.is_empty()
+    }
+
+    fn walk(&self, topic: &str, wild_first: bool, out: &mut Vec<T>) {
+        let (mut here, mut next) = (Vec::with_capacity(8), Vec::with_capacity(8));
+        if wild_first {
+            self.enter(ROOT, &mut here);
+        } else {
+            here.push(ROOT);
+        }
+        let mut first = true;
+        for word in words(topic) {
+            if word.is_empty() {
+                return;
+            }
+            let id = self.lexicon.find(word);
+            for &node in &here {
+                self.step(node, word, id, wild_first || !first, &mut next);
+            }
+            // Only a node after `#` can be reached twice: from itself and from its parent.
+            next.sort_unstable();
+            next.dedup();
+            std::mem::swap(&mut here, &mut next);
+            next.clear();
+            first = false;
+        }
+        self.collect(&here, out);
+    }
+
+    fn step(&self, node: u32, word: &str, id: Option<u32>, wild: bool, next: &mut Vec<u32>) {
+        if let Some(&child) = id.and_then(|id| self.edges.get(&(node, id))) {
+            self.enter(child, next);
+        }
+        let mark = self.marks[node as usize];
+        if mark & STAYS != 0 {
+            self.enter(node, next);
+        }
+        if mark & HAS_WILD != 0 && wild {
+            let node = &self.nodes[node as usize];
+            if node.one != NONE {
+                self.enter(node.one, next);
+            }
+            if let Some(globs) = &node.globs {
+                globs.each(word, |child| self.enter(child, next));
+            }
+        }
+    }
+
+    /// Adds a node and, since `#` may take no word at all, the one after its `#`.
+    fn enter(&self, node: u32, set: &mut Vec<u32>) {
+        set.push(node);
+        if self.marks[node as usize] & HAS_WILD != 0 {
+            let many = self.nodes[node as usize].many;
+            if many != NONE {
+                set.push(many);
+                // In normal form nothing but a literal or a glob follows `#`, so this ends here.
+            }
+        }
+    }
+
+    fn collect(&self, nodes: &[u32], out: &mut Vec<T>) {
+        let (from, mut lists) = (out.len(), 0);
+        for &node in nodes {
+            if self.marks[node as usize] & HAS_VALUES != 0 {
+                out.extend_from_slice(&self.nodes[node as usize].values);
+                lists += 1;
+            }
+        }
+        if lists > 1 {
+            out[from..].sort_unstable();
+            let mut kept = from;
+            for at in from..out.len() {
+                if at == from || out[at] != out[kept - 1] {
+                    out[kept] = out[at];
+                    kept += 1;
+                }
+            }
+            out.truncate(kept);
+        }
+    }
+
+    fn child(&self, node: u32, word: &Word) -> Option<u32> {
+        let at = &self.nodes[node as usize];
+        let known = |id: u32| (id != NONE).then_some(id);
+        match word {
+            Word::Literal(text) => self.edges.get(&(node, self.lexicon.find(text)?)).copied(),
+            Word::Glob(glob) => at.globs.as_ref()?.get(glob),
+            Word::One => known(at.one),
+            Word::Many => known(at.many),
+        }
+    }
+
+    fn child_or_new(&mut self, node: u32, word: &Word) -> u32 {
+        if let Some(child) = self.child(node, word) {
+            return child;
+        }
+        let child = self.new_node();
+        let at = &mut self.nodes[node as usize];
+        at.children += 1;
+        match word {
+            Word::Literal(text) => {
+                self.edges.insert((node, self.lexicon.hold(text)), child);
+                return child;
+            }
+            Word::Glob(glob) => at.globs.get_or_insert_default().insert(glob, child),
+            Word::One => at.one = child,
+            Word::Many => {
+                at.many = child;
+                self.marks[child as usize] |= STAYS;
+            }
+        }
+        self.marks[node as usize] |= HAS_WILD;
+        child
+    }
+
+    fn new_node(&mut self) -> u32 {
+        if let Some(id) = self.free.pop() {
+            return id;
+        }
+        let id = u32::try_from(self.nodes.len()).expect("fewer than 2^32 pattern words fit in memory");
+        self.nodes.push(Node::new());
+        self.marks.push(0);
+        id
+    }
+
+    /// Gives back the nodes at the end of `path` that neither hold a value nor lead on.
+    fn prune(&mut self, path: &[u32], words: &[Word]) {
+        for (depth, word) in words.iter().enumerate().rev() {
+            let (node, child) = (path[depth], path[depth + 1]);
+            let empty = &self.nodes[child as usize];
+            if empty.children > 0 || !empty.values.is_empty() {
+                return;
+            }
+            self.nodes[child as usize] = Node::new();
+            self.marks[child as usize] = 0;
+            self.free.push(child);
+            self.cut(node, word);
+        }
+    }
+
+    fn cut(&mut self, node: u32, word: &Word) {
+        let at = &mut self.nodes[node as usize];
+        at.children -= 1;
+        match word {
+            Word::Literal(text) => {
+                let id = self.lexicon.release(text);
+                self.edges.remove(&(node, id));
+            }
+            Word::Glob(glob) => {
+                let globs = at.globs.as_mut().expect("a glob edge on the path is in the node");
+                globs.remove(glob);
+                if globs.buckets.is_empty() {
+                    at.globs = None;
+                }
+            }
+            Word::One => at.one = NONE,
+            Word::Many => at.many = NONE,
+        }
+        if at.one == NONE && at.many == NONE && at.globs.is_none() {
+            self.marks[node as usize] &= !HAS_WILD;
+        }
+    }
+}
+
+/// Every literal word of any pattern, numbered, so that an edge is a pair of numbers.
+#[derive(Clone, Debug, Default)]
+struct Lexicon {
+    ids: HashMap<Box<str>, u32>,
+    holders: Vec<u32>,
+    free: Vec<u32>,
+}
+
+impl Lexicon {
+    fn find(&self, word: &str) -> Option<u32> {
+        self.ids.get(word).copied()
+    }
+
+    fn hold(&mut self, word: &str) -> u32 {
+        let id = self.find(word).unwrap_or_else(|| {
+            let id = self.free.pop().unwrap_or(self.holders.len() as u32);
+            if id as usize == self.holders.len() {
+                self.holders.push(0);
+            }
+            self.ids.insert(word.into(), id);
+            id
+        });
+        self.holders[id as usize] += 1;
+        id
+    }
+
+    fn release(&mut self, word: &str) -> u32 {
+        let id = self.find(word).expect("a literal edge on the path has its word here");
+        self.holders[id as usize] -= 1;
+        if self.holders[id as usize] == 0 {
+            self.ids.remove(word);
+            self.free.push(id);
+        }
+        id
+    }
+}
+
+/// The in-word globs of one node, found by their literal ends: one look per pair of end lengths in use.
+#[derive(Clone, Debug, Default)]
+struct Globs {
+    buckets: HashMap<Box<str>, Vec<(Glob, u32)>>,
+    /// Pairs of prefix and suffix length in use, and by how many globs.
+    lengths: Vec<(usize, usize, usize)>,
+}
+
+impl Globs {
+    fn each(&self, word: &str, mut found: impl FnMut(u32)) {
+        let mut key = String::new();
+        for &(prefix, suffix, _) in &self.lengths {
+            let Some(inner) = word.len().checked_sub(prefix + suffix) else { continue };
+            let (Some(head), Some(tail)) = (word.get(..prefix), word.get(prefix + inner..)) else { continue };
+            write_key(&mut key, head, tail);
+            for (glob, child) in self.buckets.get(key.as_str()).into_iter().flatten() {
+                if holds_in_order(&glob.middle, &word[prefix..prefix + inner]) {
+                    found(*child);
+                }
+            }
+        }
+    }
+
+    fn get(&self, glob: &Glob) -> Option<u32> {
+        let bucket = self.buckets.get(key_of(glob).as_str())?;
+        bucket.iter().find(|(known, _)| known == glob).map(|(_, child)| *child)
+    }
+
+    fn insert(&mut self, glob: &Glob, child: u32) {
+        self.buckets.entry(key_of(glob).into()).or_default().push((glob.clone(), child));
+        let (prefix, suffix) = (glob.prefix.len(), glob.suffix.len());
+        match self.lengths.iter_mut().find(|l| (l.0, l.1) == (prefix, suffix)) {
+            Some(length) => length.2 += 1,
+            None => self.lengths.push((prefix, suffix, 1)),
+        }
+    }
+
+    fn remove(&mut self, glob: &Glob) {
+        let key = key_of(glob);
+        if let Some(bucket) = self.buckets.get_mut(key.as_str()) {
+            bucket.retain(|(known, _)| known != glob);
+            if bucket.is_empty() {
+                self.buckets.remove(key.as_str());
+            }
+        }
+        let (prefix, suffix) = (glob.prefix.len(), glob.suffix.len());
+        self.lengths.iter_mut().filter(|l| (l.0, l.1) == (prefix, suffix)).for_each(|l| l.2 -= 1);
+        self.lengths.retain(|l| l.2 > 0);
+    }
+}
+
+/// Both literal ends as one key; no end holds a `*`.
+fn key_of(glob: &Glob) -> String {
+    let mut key = String::new();
+    write_key(&mut key, &glob.prefix, &glob.suffix);
+    key
+}
+
+fn write_key(key: &mut String, prefix: &str, suffix: &str) {
+    key.clear();
+    key.push_str(prefix);
+    key.push('*');
+    key.push_str(suffix);
+}
+
+/// Mixes the two numbers of an edge. They are ours, not a client's, so nothing is gained by a keyed hash.
+#[derive(Clone, Default)]
+struct PairHasher(u64);
+
+impl Hasher for PairHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(u32::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
+}
