@@ -100,10 +100,13 @@ impl Pattern {
                 (None, None) => return true,
                 // The last `#` takes one word more; earlier ones need not, because whatever they could give
                 // up the last one can take.
-                _ => match &mut retry {
-                    Some((after, from)) if from.next().is_some() => (at, rest) = (*after, from.clone()),
-                    _ => return false,
-                },
+                _ => {
+                    let Some((after, from)) = &mut retry else { return false };
+                    if from.next().is_none() {
+                        return false;
+                    }
+                    (at, rest) = (*after, from.clone());
+                }
             }
         }
     }
