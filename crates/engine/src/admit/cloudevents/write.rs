@@ -1,0 +1,159 @@
+//! An event as a CloudEvent in structured JSON, such that reading it gives the same event again.
+
+use std::time::Duration;
+
+use model::event::{Band, Event, push_text};
+use model::json;
+use model::time::duration_json;
+use serde_json::{Value, json};
+
+use super::{NO_SOURCE, parse_subject};
+use crate::admit::ext::Ext;
+use crate::admit::{check, read};
+
+/// Names that an extension cannot take, because they mean something else.
+const TAKEN: [&str; 26] = [
+    "specversion",
+    "type",
+    "source",
+    "id",
+    "time",
+    "subject",
+    "dataschema",
+    "datacontenttype",
+    "data",
+    "space",
+    "key",
+    "band",
+    "ttl",
+    "priority",
+    "cause",
+    "traceparent",
+    "ewtype",
+    "ewcausedby",
+    "ewsequence",
+    "ewsubject",
+    "ewext",
+    "ewposition",
+    "ewrecordedat",
+    "ewactor",
+    "ewdepth",
+    "ewrun",
+];
+
+/// The JSON text of the CloudEvent, data digit for digit.
+pub fn to_cloudevent(event: &Event) -> String {
+    let mut out = Ext::default();
+    attributes(event, &mut out);
+    extensions(event, &mut out);
+    if let Some(ext) = event.content.ext() {
+        own_extensions(ext, &mut out);
+    }
+    data(event, &mut out);
+    out.finish().unwrap_or_default()
+}
+
+fn attributes(event: &Event, out: &mut Ext) {
+    let envelope = &event.envelope;
+    push(out, "specversion", "1.0");
+    push(out, "id", envelope.id.as_str());
+    push(out, "source", envelope.source.as_deref().unwrap_or(NO_SOURCE));
+    push(out, "type", envelope.topic.as_str());
+    push(out, "time", event.time().to_string());
+    push_some(out, "dataschema", envelope.schema.as_deref());
+    push_some(out, "datacontenttype", envelope.content_type.as_deref());
+    if let Some(subject) = &envelope.subject {
+        let text = match subject.kind.as_str() {
+            "" => subject.id.clone(),
+            kind => format!("{kind}/{}", subject.id),
+        };
+        if parse_subject(&text) != *subject {
+            push(out, "ewsubject", json!({"kind": subject.kind, "id": subject.id}).to_string());
+        }
+        push(out, "subject", text);
+    }
+}
+
+fn extensions(event: &Event, out: &mut Ext) {
+    let envelope = &event.envelope;
+    push(out, "space", envelope.space.as_str());
+    push_some(out, "key", envelope.key.as_deref());
+    push_some(out, "traceparent", envelope.trace.as_deref());
+    push_some(out, "cause", envelope.cause.map(integer));
+    push_some(out, "ttl", envelope.ttl_ms.map(seconds));
+    if envelope.priority != 0 {
+        push(out, "priority", envelope.priority);
+    }
+    if envelope.band != Band::Green {
+        push(out, "band", envelope.band.as_str());
+    }
+    push_some(out, "ewtype", envelope.kind.as_deref());
+    push_some(out, "ewcausedby", envelope.caused_by.as_deref());
+    push_some(out, "ewsequence", envelope.sequence.map(|sequence| sequence.to_string()));
+    push_some(out, "ewrun", envelope.run.as_deref());
+    push(out, "ewposition", integer(event.position));
+    push(out, "ewrecordedat", event.recorded_at.to_string());
+    push(out, "ewactor", envelope.actor.as_str());
+    push(out, "ewdepth", envelope.depth);
+}
+
+/// Members of ext that CloudEvents can hold stand by themselves, the others together as text.
+fn own_extensions(ext: &str, out: &mut Ext) {
+    let mut rest = Ext::default();
+    for member in read::members(ext).unwrap_or_default() {
+        if fits(&member.key, member.value) {
+            out.push(&member.key, member.value);
+        } else {
+            rest.push(&member.key, member.value);
+        }
+    }
+    push_some(out, "ewext", rest.finish());
+}
+
+/// Whether it is a name of lower-case letters and digits with a value that is text, bool or a 32-bit integer.
+fn fits(name: &str, value: &str) -> bool {
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let is_value =
+        value.starts_with('"') || matches!(value, "true" | "false") || value.parse::<i32>().is_ok();
+    is_name && is_value && !TAKEN.contains(&name)
+}
+
+fn data(event: &Event, out: &mut Ext) {
+    let Some(payload) = event.content.payload() else { return };
+    if event.envelope.content_type.as_deref().is_none_or(check::is_json) {
+        out.push("data", payload);
+    } else {
+        let coded = json::unquote(payload).unwrap_or_default();
+        push(out, "data_base64", coded.as_ref());
+    }
+}
+
+/// CloudEvents' integers have 32 bits; a larger one is text.
+fn integer(number: u64) -> Value {
+    if i32::try_from(number).is_ok() { number.into() } else { number.to_string().into() }
+}
+
+/// CloudEvents has no fractions; such a duration is text.
+fn seconds(millis: u64) -> Value {
+    match duration_json(Duration::from_millis(millis)) {
+        whole if whole.as_i64().is_some_and(|seconds| i32::try_from(seconds).is_ok()) => whole,
+        _ => format!("{millis}ms").into(),
+    }
+}
+
+fn push(out: &mut Ext, name: &str, value: impl Into<Value>) {
+    match value.into() {
+        Value::String(text) => {
+            let mut quoted = String::with_capacity(text.len() + 2);
+            push_text(&mut quoted, &text);
+            out.push(name, &quoted);
+        }
+        value => out.push(name, &value.to_string()),
+    }
+}
+
+fn push_some(out: &mut Ext, name: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        push(out, name, value);
+    }
+}
