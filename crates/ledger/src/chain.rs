@@ -1,0 +1,58 @@
+//! The hash chain: each line's hash covers the one before it, so a head names the whole history up to it.
+
+use std::fmt;
+
+use model::{Position, id};
+use sha2::{Digest, Sha256};
+
+/// The hash after a line. The first line is chained to [`Chain::ZERO`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Chain(pub [u8; 32]);
+
+impl Chain {
+    pub const ZERO: Chain = Chain([0; 32]);
+
+    /// Reads 64 lower-case hex digits.
+    pub fn parse(text: &str) -> Option<Chain> {
+        id::unhex(text).map(Chain)
+    }
+
+    /// The chain after a line whose bytes before `,"chain":` are `covered`.
+    pub(crate) fn after(self, covered: &[u8]) -> Chain {
+        Chain(Sha256::new().chain_update(self.0).chain_update(covered).finalize().into())
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&id::hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An end of the ledger: the last position and the chain there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    pub position: Position,
+    pub chain: Chain,
+}
+
+impl Head {
+    /// Before the first line.
+    pub const EMPTY: Head = Head { position: 0, chain: Chain::ZERO };
+}
+
+/// SHA-256(salt ‖ json): what a record's `x` says about its body.
+pub(crate) fn body_digest(salt: &[u8; 16], json: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(salt).chain_update(json).finalize().into()
+}
+
+pub(crate) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.extend(bytes.iter().flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]));
+}
