@@ -1,0 +1,92 @@
+//! Expressions: the one small language of filters, keys and mappers, compiled once and evaluated per event.
+//!
+//! ```text
+//!  text ─lexer─▶ tokens ─parser─▶ ast ─compile─▶ program ─eval (roots)─▶ value
+//! ```
+//! Where CEL has the same operator it means what CEL means, but for what JSON events need: a path below a known root
+//! that is not there is null, a field that is missing or null equals `""`, null counts as false where a yes or no is
+//! needed, and an integer beside a double becomes a double. An unknown root name is refused when compiled.
+
+mod arithmetic;
+mod ast;
+mod compile;
+mod eval;
+mod fault;
+mod functions;
+mod lexer;
+mod literal;
+mod parser;
+mod program;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use model::Problem;
+
+pub(crate) use compile::build_regex;
+pub(crate) use fault::nearest;
+pub use fault::Span;
+pub use value::Val;
+
+use compile::Compiler;
+use eval::Eval;
+
+/// The names an expression may begin with.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'s> {
+    /// Evaluation takes one value for each, in this order.
+    pub roots: &'s [&'s str],
+    /// Bare names that mean a field of the first root.
+    pub shorthands: &'s [&'s str],
+}
+
+impl Scope<'static> {
+    /// Filters, group keys and mappers: `event`, and `topic`, `payload`, `subject` for its fields.
+    pub const EVENT: Scope<'static> =
+        Scope { roots: &["event"], shorthands: &["topic", "payload", "subject"] };
+}
+
+/// A part of a root that an expression reads; without `field`, all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub root: usize,
+    pub field: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Expr {
+    source: String,
+    program: program::Node,
+    reads: Vec<Read>,
+}
+
+impl Expr {
+    /// Reads the text and finds every name in `scope`; fails with `expr.syntax`, `expr.unknown_name`,
+    /// `expr.overflow` or `expr.limit`, naming the byte.
+    pub fn compile(source: &str, scope: &Scope<'_>) -> Result<Expr, Problem> {
+        let mut compiler = Compiler::new(scope);
+        let program = parser::parse(source).and_then(|tree| compiler.node(tree));
+        let program = program.map_err(|fault| fault.problem(source))?;
+        Ok(Expr { source: source.to_owned(), program, reads: compiler.reads })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Which parts of the roots it may read.
+    pub fn reads(&self) -> &[Read] {
+        &self.reads
+    }
+
+    /// The value over `roots`, one for each root of the scope. At most 100,000 steps, then `expr.limit`.
+    pub fn eval<'a>(&'a self, roots: &[Val<'a>]) -> Result<Val<'a>, Problem> {
+        Eval::new(&self.source, roots).node(&self.program).map_err(|fault| fault.problem(&self.source))
+    }
+
+    /// The value as a yes or no: a bool, null counting as no; anything else is `expr.type`.
+    pub fn test<'a>(&'a self, roots: &[Val<'a>]) -> Result<bool, Problem> {
+        Eval::new(&self.source, roots).truth(&self.program).map_err(|fault| fault.problem(&self.source))
+    }
+}

@@ -1,0 +1,444 @@
+//! A program over values, within a budget of steps; no panic, no unbounded work, whatever the event holds.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use model::Code;
+
+use super::ast::Op;
+use super::fault::{Fault, Span};
+use super::program::{Base, Kind, Loop, Macro, Node, Step};
+use super::value::Val;
+use super::{arithmetic, functions};
+use crate::number::Number;
+
+/// Steps that one evaluation may take. Long texts and large values count for more than one.
+const STEPS_MAX: u32 = 100_000;
+
+pub(super) struct Eval<'a, 'r> {
+    roots: &'r [Val<'a>],
+    locals: Vec<Val<'a>>,
+    source: &'a str,
+    steps_left: u32,
+}
+
+type Out<'a> = Result<Val<'a>, Fault>;
+
+impl<'a, 'r> Eval<'a, 'r> {
+    pub(super) fn new(source: &'a str, roots: &'r [Val<'a>]) -> Eval<'a, 'r> {
+        Eval { roots, locals: Vec::new(), source, steps_left: STEPS_MAX }
+    }
+
+    /// Pays for work; `bytes` of text are scanned or copied.
+    pub(super) fn pay(&mut self, steps: usize, bytes: usize, span: Span) -> Result<(), Fault> {
+        let steps = u32::try_from(steps + bytes / 64).unwrap_or(u32::MAX);
+        match self.steps_left.checked_sub(steps) {
+            Some(left) => self.steps_left = left,
+            None => {
+                self.steps_left = 0;
+                let what = format!("the expression takes more than {STEPS_MAX} steps");
+                return Err(Fault::new(Code::ExprLimit, span, what));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn node(&mut self, node: &'a Node) -> Out<'a> {
+        self.pay(1, 0, node.span)?;
+        match &node.kind {
+            Kind::Literal(literal) => Ok(Val::literal(literal)),
+            Kind::Path { base, steps } => self.path(*base, steps, node.span),
+            Kind::Member(of, name) => Ok(self.node(of)?.member(name).unwrap_or(Val::Null)),
+            Kind::Index(both) => {
+                let (of, at) = (self.node(&both.0)?, self.node(&both.1)?);
+                self.index(&of, &at, both.1.span)
+            }
+            Kind::List(items) => {
+                Ok(Val::list(items.iter().map(|item| self.node(item)).collect::<Result<_, _>>()?))
+            }
+            Kind::Map(pairs) => self.map(pairs),
+            Kind::Not(of) => Ok(Val::Bool(!self.truth(of)?)),
+            Kind::Negate(of) => arithmetic::negate(self.node(of)?, node.span),
+            Kind::All(items) => self.decide(items, false),
+            Kind::Any(items) => self.decide(items, true),
+            Kind::Binary(op, both) => self.binary(*op, &both.0, &both.1, node.span),
+            Kind::Choose(parts) => match self.truth(&parts.0)? {
+                true => self.node(&parts.1),
+                false => self.node(&parts.2),
+            },
+            Kind::Has(of, name) => Ok(Val::Bool(self.node(of)?.member(name).is_some())),
+            Kind::Call(function, args) => {
+                let values = args.iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;
+                functions::call(self, *function, values, args, node.span)
+            }
+            Kind::Matches(of, regex) => {
+                let text = self.node(of)?;
+                let text = self.text(text, of, "matches")?;
+                self.pay(1, text.len(), node.span)?;
+                Ok(Val::Bool(regex.is_match(&text)))
+            }
+            Kind::Macro(kind, parts) => self.looped(*kind, parts),
+        }
+    }
+
+    /// A value where a yes or no is needed: a bool; null counts as no.
+    pub(super) fn truth(&mut self, node: &'a Node) -> Result<bool, Fault> {
+        match self.node(node)? {
+            Val::Bool(b) => Ok(b),
+            Val::Null => Ok(false),
+            other => Err(Fault::new(
+                Code::ExprType,
+                node.span,
+                format!("\"{}\" is {}, not true or false", node.span.of(self.source), with_article(&other)),
+            )
+            .hint("compare it with something")),
+        }
+    }
+
+    /// A value where a text is needed by the function `who`.
+    pub(super) fn text(&self, value: Val<'a>, node: &Node, who: &str) -> Result<Cow<'a, str>, Fault> {
+        match value {
+            Val::Text(text) => Ok(text),
+            other => Err(self.mismatch(&other, node, &format!("{who:?} needs a string"))),
+        }
+    }
+
+    pub(super) fn mismatch(&self, value: &Val<'_>, node: &Node, needs: &str) -> Fault {
+        let written = node.span.of(self.source);
+        match value {
+            Val::Null => Fault::new(Code::ExprType, node.span, format!("\"{written}\" is missing or null; {needs}"))
+                .hint(format!("give a default, such as ({written} ?? \"\")")),
+            _ => {
+                let what = format!("\"{written}\" is {}; {needs}", with_article(value));
+                Fault::new(Code::ExprType, node.span, what)
+            }
+        }
+    }
+
+    fn path(&mut self, base: Base, steps: &'a [Step], span: Span) -> Out<'a> {
+        self.pay(0, self.base(base).map_or(0, Val::owned_len), span)?;
+        let mut value = self.base(base).cloned().unwrap_or(Val::Null);
+        for step in steps {
+            value = match step {
+                Step::Key(key) => value.member(key).unwrap_or(Val::Null),
+                Step::Index(n) => self.index(&value, &Val::Number(Number::Uint(*n)), span)?,
+            };
+        }
+        Ok(value)
+    }
+
+    fn base(&self, base: Base) -> Option<&Val<'a>> {
+        match base {
+            Base::Root(n) => self.roots.get(n),
+            Base::Local(n) => self.locals.get(n),
+        }
+    }
+
+    fn index(&mut self, of: &Val<'a>, at: &Val<'a>, span: Span) -> Out<'a> {
+        match (of, at) {
+            (Val::Null, _) => Ok(Val::Null),
+            (Val::Object(_), Val::Text(name)) => Ok(of.member(name).unwrap_or(Val::Null)),
+            (Val::Map(pairs), key) => {
+                for (known, value) in pairs.iter() {
+                    if self.same(known, key, span)? {
+                        return Ok(value.clone());
+                    }
+                }
+                Ok(Val::Null)
+            }
+            (_, Val::Number(n)) if of.is_list() => {
+                let whole = n.to_f64();
+                let index = (whole.fract() == 0.0 && whole >= 0.0).then_some(whole as usize);
+                index.and_then(|index| of.element(index)).ok_or_else(|| {
+                    let len = of.len().unwrap_or(0);
+                    Fault::new(Code::ExprIndex, span, format!("there is no element {whole} in a list of {len}"))
+                        .hint("check its size() first")
+                })
+            }
+            _ => {
+                let what = format!("{} has no element by {}", with_article(of), with_article(at));
+                Err(Fault::new(Code::ExprType, span, what))
+            }
+        }
+    }
+
+    fn map(&mut self, pairs: &'a [(Node, Node)]) -> Out<'a> {
+        let mut out: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(pairs.len());
+        for (key_node, value) in pairs {
+            let key = self.node(key_node)?;
+            if !matches!(key, Val::Text(_) | Val::Bool(_) | Val::Number(Number::Int(_) | Number::Uint(_))) {
+                let what = format!("a key of a map cannot be {}", with_article(&key));
+                return Err(Fault::new(Code::ExprType, key_node.span, what));
+            }
+            for (known, _) in &out {
+                if self.same(known, &key, key_node.span)? {
+                    let what = format!("the key \"{}\" stands twice", key_node.span.of(self.source));
+                    return Err(Fault::new(Code::ExprSyntax, key_node.span, what));
+                }
+            }
+            out.push((key, self.node(value)?));
+        }
+        Ok(Val::Map(Rc::new(out)))
+    }
+
+    /// `&&` and `||`: one operand that is `decisive` settles it, whatever the others say or fail with. Only when
+    /// none does is an error an error. Out of steps is out of steps.
+    fn decide(&mut self, items: &'a [Node], decisive: bool) -> Out<'a> {
+        let mut failed = None;
+        for item in items {
+            match self.truth(item) {
+                Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
+                Ok(_) => {}
+                Err(fault) if fault.code == Code::ExprLimit => return Err(fault),
+                Err(fault) => failed = failed.or(Some(fault)),
+            }
+        }
+        failed.map_or(Ok(Val::Bool(!decisive)), Err)
+    }
+
+    fn binary(&mut self, op: Op, left: &'a Node, right: &'a Node, span: Span) -> Out<'a> {
+        if op == Op::Coalesce {
+            return match self.node(left)? {
+                Val::Null => self.node(right),
+                value => Ok(value),
+            };
+        }
+        let (a, b) = (self.node(left)?, self.node(right)?);
+        let ordering = |test: fn(Ordering) -> bool| move |o: Option<Ordering>| Val::Bool(o.is_some_and(test));
+        match op {
+            Op::Equal => Ok(Val::Bool(self.equal((left, &a), (right, &b))?)),
+            Op::Unequal => Ok(Val::Bool(!self.equal((left, &a), (right, &b))?)),
+            Op::Less => self.order(op, (left, &a), (right, &b)).map(ordering(Ordering::is_lt)),
+            Op::LessEqual => self.order(op, (left, &a), (right, &b)).map(ordering(Ordering::is_le)),
+            Op::Greater => self.order(op, (left, &a), (right, &b)).map(ordering(Ordering::is_gt)),
+            Op::GreaterEqual => self.order(op, (left, &a), (right, &b)).map(ordering(Ordering::is_ge)),
+            Op::In => self.within((left, &a), (right, &b)),
+            _ => arithmetic::binary(self, op, (left, a), (right, b), span),
+        }
+    }
+
+    /// Equality with the seeds' rule: a field that is missing or null equals the empty text.
+    fn equal(&mut self, (left, a): (&Node, &Val<'a>), (right, b): (&Node, &Val<'a>)) -> Result<bool, Fault> {
+        let empty = |value: &Val<'_>| matches!(value, Val::Text(text) if text.is_empty());
+        let absent = |node: &Node, value: &Val<'_>| matches!(value, Val::Null) && is_field(node);
+        if (absent(left, a) && empty(b)) || (absent(right, b) && empty(a)) {
+            return Ok(true);
+        }
+        self.same(a, b, left.span.to(right.span))
+    }
+
+    fn within(&mut self, (left, a): (&Node, &Val<'a>), (right, b): (&Node, &Val<'a>)) -> Out<'a> {
+        let span = left.span.to(right.span);
+        if let (Val::Object(map), Val::Text(key)) = (b, a) {
+            return Ok(Val::Bool(map.contains_key(key.as_ref())));
+        }
+        let Some(len) = b.len() else {
+            return Err(self.mismatch(b, right, "\"in\" needs a list or a map"));
+        };
+        let list = b.clone().walked();
+        let absent = matches!(a, Val::Null) && is_field(left);
+        for index in 0..len {
+            let item = list.element(index).unwrap_or(Val::Null);
+            let empty = absent && matches!(&item, Val::Text(text) if text.is_empty());
+            if empty || self.same(a, &item, span)? {
+                return Ok(Val::Bool(true));
+            }
+        }
+        Ok(Val::Bool(false))
+    }
+
+    /// Deep equality as in CEL: values of different kinds are different, numbers are equal by value.
+    pub(super) fn same(&mut self, a: &Val<'a>, b: &Val<'a>, span: Span) -> Result<bool, Fault> {
+        self.pay(1, 0, span)?;
+        Ok(match (a, b) {
+            (Val::Null, Val::Null) => true,
+            (Val::Bool(a), Val::Bool(b)) => a == b,
+            (Val::Number(a), Val::Number(b)) => a.compare(*b) == Some(Ordering::Equal),
+            (Val::Text(a), Val::Text(b)) => {
+                self.pay(0, if a.len() == b.len() { a.len() } else { 0 }, span)?;
+                a == b
+            }
+            (Val::Bytes(a), Val::Bytes(b)) => a == b,
+            (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
+            (Val::Duration(a), Val::Duration(b)) => a == b,
+            _ if a.is_list() && b.is_list() => return self.same_list(a, b, span),
+            (Val::Object(_) | Val::Map(_), Val::Object(_) | Val::Map(_)) => return self.same_map(a, b, span),
+            _ => false,
+        })
+    }
+
+    fn same_list(&mut self, a: &Val<'a>, b: &Val<'a>, span: Span) -> Result<bool, Fault> {
+        if a.len() != b.len() {
+            return Ok(false);
+        }
+        let mut index = 0;
+        while let (Some(a), Some(b)) = (a.element(index), b.element(index)) {
+            if !self.same(&a, &b, span)? {
+                return Ok(false);
+            }
+            index += 1;
+        }
+        Ok(true)
+    }
+
+    fn same_map(&mut self, a: &Val<'a>, b: &Val<'a>, span: Span) -> Result<bool, Fault> {
+        if a.len() != b.len() {
+            return Ok(false);
+        }
+        let keys = a.clone().walked();
+        for index in 0..keys.len().unwrap_or(0) {
+            let key = keys.element(index).unwrap_or(Val::Null);
+            let (Some(a), Some(b)) = (self.entry(a, &key, span)?, self.entry(b, &key, span)?) else {
+                return Ok(false);
+            };
+            if !self.same(&a, &b, span)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn entry(&mut self, map: &Val<'a>, key: &Val<'a>, span: Span) -> Result<Option<Val<'a>>, Fault> {
+        if let (Val::Object(_), Val::Text(name)) = (map, key) {
+            return Ok(map.member(name));
+        }
+        let Val::Map(pairs) = map else { return Ok(None) };
+        for (known, value) in pairs.iter() {
+            if self.same(known, key, span)? {
+                return Ok(Some(value.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn order(
+        &mut self,
+        op: Op,
+        (left, a): (&Node, &Val<'a>),
+        (right, b): (&Node, &Val<'a>),
+    ) -> Result<Option<Ordering>, Fault> {
+        Ok(match (a, b) {
+            (Val::Number(a), Val::Number(b)) => a.compare(*b),
+            (Val::Text(a), Val::Text(b)) => {
+                self.pay(0, a.len().min(b.len()), left.span)?;
+                Some(a.cmp(b))
+            }
+            (Val::Bool(a), Val::Bool(b)) => Some(a.cmp(b)),
+            (Val::Bytes(a), Val::Bytes(b)) => Some(a.cmp(b)),
+            (Val::Timestamp(a), Val::Timestamp(b)) => Some(a.cmp(b)),
+            (Val::Duration(a), Val::Duration(b)) => Some(a.cmp(b)),
+            (Val::Null, _) => return Err(self.mismatch(a, left, &format!("{:?} needs a value", op.sign()))),
+            (_, Val::Null) => return Err(self.mismatch(b, right, &format!("{:?} needs a value", op.sign()))),
+            _ => return Err(apart(op, a, b, left.span.to(right.span))),
+        })
+    }
+
+    fn looped(&mut self, kind: Macro, parts: &'a Loop) -> Out<'a> {
+        let over = self.node(&parts.over)?;
+        self.pay(over.len().unwrap_or(0), 0, parts.over.span)?;
+        let over = over.walked();
+        let len = match (&over, over.len()) {
+            (_, Some(len)) => len,
+            // A missing list is an empty one.
+            (Val::Null, _) => 0,
+            _ => return Err(self.mismatch(&over, &parts.over, "a list or a map is needed here")),
+        };
+        match kind {
+            Macro::All | Macro::Exists => self.quantify(&over, len, parts, kind == Macro::Exists),
+            Macro::ExistsOne => {
+                let mut found = 0;
+                self.each(&over, parts.over.span, |eval, _| Ok(found += usize::from(eval.truth(&parts.body)?)))?;
+                Ok(Val::Bool(found == 1))
+            }
+            Macro::Filter => {
+                let mut kept = Vec::new();
+                self.each(&over, parts.over.span, |eval, item| {
+                    if eval.truth(&parts.body)? {
+                        kept.push(item);
+                    }
+                    Ok(())
+                })?;
+                Ok(Val::list(kept))
+            }
+            Macro::Map => {
+                let mut made = Vec::new();
+                self.each(&over, parts.over.span, |eval, _| {
+                    let wanted = parts.test.as_ref().map_or(Ok(true), |test| eval.truth(test))?;
+                    if wanted {
+                        made.push(eval.node(&parts.body)?);
+                    }
+                    Ok(())
+                })?;
+                Ok(Val::list(made))
+            }
+        }
+    }
+
+    /// `all` and `exists` forgive errors as `&&` and `||` do.
+    fn quantify(&mut self, over: &Val<'a>, len: usize, parts: &'a Loop, decisive: bool) -> Out<'a> {
+        let (mut failed, mut decided) = (None, false);
+        for index in 0..len {
+            let item = over.element(index).unwrap_or(Val::Null);
+            self.pay(0, item.owned_len(), parts.over.span)?;
+            self.locals.push(item);
+            let verdict = self.truth(&parts.body);
+            self.locals.pop();
+            match verdict {
+                Ok(value) if value == decisive => decided = true,
+                Ok(_) => continue,
+                Err(fault) if fault.code == Code::ExprLimit => return Err(fault),
+                Err(fault) => failed = failed.or(Some(fault)),
+            }
+            if decided {
+                return Ok(Val::Bool(decisive));
+            }
+        }
+        failed.map_or(Ok(Val::Bool(!decisive)), Err)
+    }
+
+    fn each(
+        &mut self,
+        over: &Val<'a>,
+        span: Span,
+        mut body: impl FnMut(&mut Self, Val<'a>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        for index in 0..over.len().unwrap_or(0) {
+            let item = over.element(index).unwrap_or(Val::Null);
+            self.pay(0, 2 * item.owned_len(), span)?;
+            self.locals.push(item.clone());
+            let done = body(self, item);
+            self.locals.pop();
+            done?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether it reads a field, so that null means "not there".
+fn is_field(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Path { steps, .. } => !steps.is_empty(),
+        Kind::Member(..) | Kind::Index(..) => true,
+        _ => false,
+    }
+}
+
+pub(super) fn apart(op: Op, a: &Val<'_>, b: &Val<'_>, span: Span) -> Fault {
+    let what = format!("{:?} does not go between {} and {}", op.sign(), with_article(a), with_article(b));
+    let fault = Fault::new(Code::ExprType, span, what);
+    match (a, b) {
+        (Val::Text(_), Val::Number(_)) | (Val::Number(_), Val::Text(_)) => {
+            fault.hint("convert one side with int(…), double(…) or string(…)")
+        }
+        _ => fault,
+    }
+}
+
+pub(super) fn with_article(value: &Val<'_>) -> String {
+    match value.type_name() {
+        "null" => "null".to_owned(),
+        name if name.starts_with(['i', 'u']) && name != "uint" => format!("an {name}"),
+        name => format!("a {name}"),
+    }
+}

@@ -1,0 +1,105 @@
+//! What goes wrong while an expression is read or evaluated, with the place in its text.
+
+use model::{Code, Problem};
+
+/// Bytes of the source, `start..end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub fn new(start: usize, end: usize) -> Span {
+        Span { start: start as u32, end: end as u32 }
+    }
+
+    pub fn to(self, other: Span) -> Span {
+        Span { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
+    pub fn of(self, source: &str) -> &str {
+        source.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+/// Kept small until it leaves the evaluator: `&&` and `||` may yet swallow it.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) code: Code,
+    pub(crate) span: Span,
+    pub(crate) what: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Fault {
+    pub(crate) fn new(code: Code, span: Span, what: impl Into<String>) -> Fault {
+        Fault { code, span, what: what.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The problem a user sees: the byte in the text, and the line with the place underlined in the hint.
+    pub(crate) fn problem(self, source: &str) -> Problem {
+        let Span { start, end } = self.span;
+        let picture = underline(source, start as usize, end as usize);
+        let hint = self.hint.map_or(picture.clone(), |hint| format!("{hint}\n{picture}"));
+        Problem::new(self.code, format!("{}, at byte {start}", self.what))
+            .hint(hint)
+            .with("offset", start)
+            .with("length", end.saturating_sub(start))
+    }
+}
+
+/// Characters shown on each side of the place.
+const SHOWN_MAX: usize = 60;
+
+fn underline(source: &str, start: usize, end: usize) -> String {
+    let start = floor(source, start.min(source.len()));
+    let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
+    let line_end = source[start..].find('\n').map_or(source.len(), |at| start + at);
+    let before: Vec<char> = source[line_start..start].chars().collect();
+    let marked = source[start..floor(source, end.clamp(start, line_end))].chars().count().max(1);
+    let cut = before.len().saturating_sub(SHOWN_MAX);
+    let before: String = before[cut..].iter().collect();
+    let after: String = source[start..line_end].chars().take(SHOWN_MAX).collect();
+    let space = " ".repeat(before.chars().count());
+    format!("  {before}{after}\n  {space}{}", "^".repeat(marked.min(SHOWN_MAX)))
+}
+
+fn floor(source: &str, mut at: usize) -> usize {
+    while !source.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// The known word that `word` was probably meant to be.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = |other: &'a str| (distance(&word.to_lowercase(), &other.to_lowercase()), other);
+    let (distance, best) = known.into_iter().map(near).min()?;
+    let allowed = 1 + word.chars().count() / 4;
+    (distance <= allowed.min(3)).then_some(best)
+}
+
+/// Edits between two words, a swap of neighbours counting as one.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}

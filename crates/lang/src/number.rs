@@ -1,0 +1,77 @@
+//! Numbers compared exactly across their kinds: an integer and a double are equal when they are the same number.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+}
+
+impl Number {
+    pub fn of(number: &serde_json::Number) -> Number {
+        if let Some(int) = number.as_i64() {
+            return Number::Int(int);
+        }
+        match number.as_u64() {
+            Some(uint) => Number::Uint(uint),
+            None => Number::Double(number.as_f64().unwrap_or(f64::NAN)),
+        }
+    }
+
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Number::Int(n) => n as f64,
+            Number::Uint(n) => n as f64,
+            Number::Double(n) => n,
+        }
+    }
+
+    /// `None` when one of the two is not a number (NaN).
+    pub fn compare(self, other: Number) -> Option<Ordering> {
+        match (self.whole(), other.whole()) {
+            (Ok(a), Ok(b)) => Some(a.cmp(&b)),
+            (Ok(a), Err(b)) => whole_against_double(a, b),
+            (Err(a), Ok(b)) => whole_against_double(b, a).map(Ordering::reverse),
+            (Err(a), Err(b)) => a.partial_cmp(&b),
+        }
+    }
+
+    fn whole(self) -> Result<i128, f64> {
+        match self {
+            Number::Int(n) => Ok(n.into()),
+            Number::Uint(n) => Ok(n.into()),
+            Number::Double(n) => Err(n),
+        }
+    }
+}
+
+/// Exact where it can differ: a double within the range of integers is split into its whole part and the rest.
+fn whole_against_double(whole: i128, double: f64) -> Option<Ordering> {
+    const BEYOND: f64 = 1e20;
+    if double.is_nan() {
+        return None;
+    }
+    if double.abs() >= BEYOND {
+        return Some(if double > 0.0 { Ordering::Less } else { Ordering::Greater });
+    }
+    let rest = double.fract().partial_cmp(&0.0)?.reverse();
+    Some(whole.cmp(&(double.trunc() as i128)).then(rest))
+}
+
+/// Equality of JSON values with numbers compared as numbers: `1` equals `1.0`.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => Number::of(a).compare(Number::of(b)) == Some(Ordering::Equal),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}

@@ -1,0 +1,7 @@
+//! The language from outside: other projects' vectors, golden messages, and lines as `everwhen try` sees them.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod cel;
+mod messages;
+mod vectors;
+mod wikipedia;
