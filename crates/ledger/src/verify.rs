@@ -144,8 +144,8 @@ impl Walk {
     }
 
     fn take(&mut self, offset: u64, bytes: &[u8]) {
-        if self.doubt.is_some() {
-            self.settle(walk::claim(bytes));
+        if let Some(doubt) = &self.doubt {
+            self.settle(walk::claim(bytes, doubt.position));
         }
         match walk::judge(bytes, self.expected, self.chain) {
             Ok(line) => {
@@ -171,7 +171,7 @@ impl Walk {
         let finding = Finding { kind, file: self.path.clone(), offset, position, message: bad.to_string() };
         if self.doubt.is_none() && self.report.problems.is_empty() {
             self.doubt = Some(Doubt { position, report: self.report.clone(), finding });
-            self.settle(walk::claim(bytes));
+            self.settle(walk::claim(bytes, position));
         } else {
             self.push(finding);
         }

@@ -150,7 +150,7 @@ fn scan(file: &Arc<dyn File>, path: &Path, first: Position, before: Before) -> R
                 prev = Some(line.chain);
             }
             Err(bad) => {
-                let claimed = walk::claim(piece.bytes);
+                let claimed = walk::claim(piece.bytes, found.head.position + 1);
                 let (offset, end) = (piece.offset, piece.offset + piece.bytes.len() as u64);
                 found.torn = Some(tail(&mut pieces, &found, (offset, end, claimed), bad)?);
                 break;
@@ -169,7 +169,7 @@ fn tail(
 ) -> Result<Torn, Error> {
     let position = found.head.position + 1;
     while let Some(piece) = pieces.next()? {
-        claimed = claimed.max(walk::claim(piece.bytes));
+        claimed = claimed.max(walk::claim(piece.bytes, position));
         end = piece.offset + piece.bytes.len() as u64;
     }
     let file = pieces.path.clone();

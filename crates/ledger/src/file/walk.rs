@@ -105,13 +105,16 @@ pub(crate) fn judge(bytes: &[u8], expected: Position, prev: Option<Chain>) -> Re
     line.bad_body().map_or(Ok(line), |position| Err(Bad::Body { position }))
 }
 
-/// The highest position that a damaged or misplaced piece says was durable.
+/// The highest position that a piece at or behind the first bad place, where `due` was expected, says was durable.
 ///
-/// A newline that was hit glues two lines together; the second one still counts. Text that a user wrote cannot stand for
-/// a line: it lies inside a body, and then the piece does not end where that text does.
-pub(crate) fn claim(bytes: &[u8]) -> Position {
+/// Only a line behind `due` can know, and no line knows of itself. A newline that was hit glues two lines together; the
+/// second one still counts. Text that a user wrote cannot stand for a line: it lies inside a body, and the piece does not
+/// end where that text does.
+pub(crate) fn claim(bytes: &[u8], due: Position) -> Position {
     let starts = memchr::memmem::find_iter(bytes, b"{\"p\":");
-    starts.filter_map(|at| parse(&bytes[at..]).ok()).map(|line| line.synced).max().unwrap_or(0)
+    let lines = starts.filter_map(|at| parse(&bytes[at..]).ok());
+    let knowing = lines.filter(|line| line.first > due && line.synced < line.first);
+    knowing.map(|line| line.synced).max().unwrap_or(0)
 }
 
 /// The offset of the line that contains `position`, by halving: lines say their own positions, so no index is needed.

@@ -1,0 +1,11 @@
+//! The proofs of the ledger: one suite for every home, a model with power cuts, damage byte by byte, every IO failing once.
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod damage;
+mod faults;
+mod fixture;
+mod model_test;
+mod python;
+mod space;
+mod tools;
