@@ -33,6 +33,7 @@ pub trait Disk: Send + Sync {
 }
 
 /// An open file. What `write_at` and `set_len` did is durable only after `sync_data`.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks a file that")]
 pub trait File: Send + Sync {
     /// May read less than asked; 0 means the end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -96,7 +97,7 @@ pub(crate) fn read_full(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Res
 
 /// Overwrites a range with newlines, which is how a ledger file says "nothing".
 pub(crate) fn blank(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
-    const NEWLINES: [u8; 64 * 1024] = [b'\n'; 64 * 1024];
+    static NEWLINES: [u8; 64 * 1024] = [b'\n'; 64 * 1024];
     let mut at = from;
     while at < to {
         let len = (to - at).min(NEWLINES.len() as u64);

@@ -2,9 +2,6 @@
 //!
 //! It judges the tail by the rule of recovery, so "ok" and "opens" mean the same for the part both look at.
 
-#[cfg(test)]
-mod tests;
-
 use std::path::{Path, PathBuf};
 
 use model::Position;
@@ -12,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::segment::{self, MARKER};
 use crate::file::{marker, walk};
+use crate::line::peek_position;
 use crate::{Bad, BodyRef, Chain, Error, Head, Line, Segment, TRIMMED, disk::Disk};
 
 /// More are not listed; the first one is what matters.
@@ -90,6 +88,8 @@ struct Walk {
     expected: Position,
     /// `None` behind a hole or a trim: the next line's word is taken.
     chain: Option<Chain>,
+    /// An unreadable line hides how far it went: the next line's position is taken too.
+    lost: bool,
     /// The chain before each segment, where it is known.
     starts: Vec<(Position, Option<Chain>)>,
     /// The first line kept, for the day its `before` is read.
@@ -123,6 +123,7 @@ impl Walk {
             path: PathBuf::new(),
             expected: first,
             chain: (first == 1).then_some(Chain::ZERO),
+            lost: false,
             starts: Vec::new(),
             first_line: Vec::new(),
             trimmed: None,
@@ -134,6 +135,7 @@ impl Walk {
         // A segment is begun only when everything before it is durable.
         self.settle(segment.first - 1);
         self.path = path.to_path_buf();
+        self.find_way(segment.first);
         if segment.first != self.expected {
             let message =
                 format!("position {} was due, the segment begins at {}", self.expected, segment.first);
@@ -147,6 +149,9 @@ impl Walk {
         if let Some(doubt) = &self.doubt {
             self.settle(walk::claim(bytes, doubt.position));
         }
+        if let Some(first) = peek_position(bytes) {
+            self.find_way(first);
+        }
         match walk::judge(bytes, self.expected, self.chain) {
             Ok(line) => {
                 if self.report.commits == 0 && self.doubt.is_none() {
@@ -156,6 +161,12 @@ impl Walk {
                 self.pass(&line);
             }
             Err(bad) => self.take_bad(offset, bytes, bad),
+        }
+    }
+
+    fn find_way(&mut self, first: Position) {
+        if std::mem::take(&mut self.lost) && first > self.expected {
+            self.expected = first;
         }
     }
 
@@ -177,7 +188,7 @@ impl Walk {
         }
         match crate::parse(bytes) {
             Ok(line) => self.pass(&line),
-            Err(_) => self.chain = None,
+            Err(_) => (self.chain, self.lost) = (None, true),
         }
     }
 

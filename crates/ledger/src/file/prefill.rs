@@ -143,6 +143,10 @@ impl Filler {
         }
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing rests on this thread: when it dies, files are not filled ahead"
+    )]
     fn start(&mut self, job: Job) {
         match self.mode {
             Prefill::Off => {}

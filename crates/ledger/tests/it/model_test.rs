@@ -48,7 +48,8 @@ impl Run {
         let disk: Arc<dyn Disk> = Arc::new(sim.clone());
         let prefill = if seed.is_multiple_of(3) { Prefill::Off } else { Prefill::Inline };
         let options = Options { segment_bytes: 6000, prefill, headroom: 0 };
-        let ledger = FileLedger::create(disk.clone(), Path::new(DIR), options).map_err(|err| err.to_string())?;
+        let ledger =
+            FileLedger::create(disk.clone(), Path::new(DIR), options).map_err(|err| err.to_string())?;
         sim.lie_about_syncs(lies);
         let model = Model { first: 1, ..Model::default() };
         Ok(Run { sim, disk, ledger: Some(ledger), model, random: Random(seed), options })
@@ -74,7 +75,8 @@ impl Run {
     }
 
     fn append(&mut self) -> Outcome {
-        let commits: Vec<usize> = (0..=self.random.below(3)).map(|_| 1 + self.random.below(3) as usize).collect();
+        let commits: Vec<usize> =
+            (0..=self.random.below(3)).map(|_| 1 + self.random.below(3) as usize).collect();
         let pad = self.random.below(4) * self.random.below(400);
         let sync = self.random.below(3) > 0;
         let batch = batch_padded(self.ledger(), &commits, pad as usize);
@@ -165,7 +167,11 @@ impl Run {
 
     fn reopen(&mut self, power: bool) -> Outcome {
         self.ledger = None;
-        if power { self.sim.power_cut() } else { self.sim.kill() }
+        if power {
+            self.sim.power_cut()
+        } else {
+            self.sim.kill()
+        }
         // Sometimes it goes again while the ledger is being opened.
         if power && self.random.below(3) == 0 {
             self.sim.fail_after(1 + self.random.below(15), Fault::PowerCut, true);

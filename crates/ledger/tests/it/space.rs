@@ -1,1 +1,78 @@
-//! s
+//! A full disk: publishing is refused first, what remains has its headroom; files are filled ahead and cut.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ledger::disk::{Disk, OsDisk};
+use ledger::{FileLedger, Ledger, Options, Prefill};
+
+use crate::fixture::{self, DIR, TempDir, append, batch_padded, segment};
+
+const ROOM: Options = Options { segment_bytes: 1 << 20, prefill: Prefill::Off, headroom: 10_000 };
+
+#[test]
+fn publishing_is_refused_first_and_acks_still_fit() {
+    let (sim, disk) = fixture::sim(1);
+    let mut ledger = FileLedger::create(disk, Path::new(DIR), ROOM).unwrap();
+    sim.set_capacity(Some(50_000));
+    assert!(!ledger.is_full());
+    append(&mut ledger, &[1]);
+    sim.set_capacity(Some(17_000));
+    let big = batch_padded(&ledger, &[1], 1000);
+    ledger.append(&big, true).unwrap();
+    // Nothing is looked up between two looks, so other signs count too: the next append that finds no room.
+    while !ledger.is_full() {
+        let more = batch_padded(&ledger, &[1], 1000);
+        ledger.append(&more, true).unwrap();
+    }
+    let used = ledger.segments()[0].bytes;
+    for _ in 0..10 {
+        append(&mut ledger, &[1]);
+    }
+    assert!(ledger.segments()[0].bytes > used && ledger.is_full());
+    sim.set_capacity(Some(100_000));
+    assert!(!ledger.is_full(), "there is room again");
+    assert!(
+        sim.contents(&Path::new(DIR).join("headroom")).unwrap().len() == 10_000,
+        "and it is kept back again"
+    );
+}
+
+#[test]
+fn the_active_segment_is_filled_with_newlines_and_cut_at_seal_and_close() {
+    let (sim, disk) = fixture::sim(1);
+    let mut ledger = fixture::create(&disk);
+    append(&mut ledger, &[1]);
+    let bytes = sim.contents(&segment(1)).unwrap();
+    assert_eq!((bytes.len(), bytes.last()), (4096, Some(&b'\n')));
+    append(&mut ledger, &[10]);
+    assert_eq!(sim.contents(&Path::new(DIR).join("next")).unwrap().len(), 4096, "the next one is prepared");
+    ledger.seal().unwrap();
+    assert_eq!(sim.contents(&segment(1)).unwrap().len() as u64, ledger.segments()[0].bytes);
+    assert_eq!(sim.contents(&segment(12)).unwrap(), [b'\n'; 4096]);
+    append(&mut ledger, &[1]);
+    fixture::close(&mut ledger);
+    let bytes = sim.contents(&segment(12)).unwrap();
+    assert_eq!(bytes.len() as u64, ledger.segments()[1].bytes);
+    assert!(bytes.ends_with(b"}\n"));
+}
+
+#[test]
+fn a_writer_that_outruns_its_filler_loses_nothing() {
+    let temp = TempDir::new("outrun");
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+    let options = Options { segment_bytes: 3 << 20, prefill: Prefill::Background, headroom: 1 << 20 };
+    let dir = temp.0.join("ledger");
+    let mut ledger = FileLedger::create(disk.clone(), &dir, options).unwrap();
+    for _ in 0..200 {
+        let batch = batch_padded(&ledger, &[1; 40], 1000);
+        ledger.append(&batch, false).unwrap();
+    }
+    fixture::close(&mut ledger);
+    let report = ledger::verify(disk.as_ref(), &dir, &mut |_, _| {}).unwrap();
+    assert_eq!((report.records, report.problems.len()), (8001, 0), "{report:?}");
+    let total: u64 =
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    let lines: u64 = ledger.segments().iter().map(|segment| segment.bytes).sum();
+    assert!(total <= lines + (1 << 20) + 1000, "what was filled is cut: {total} {lines}");
+}

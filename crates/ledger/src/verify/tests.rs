@@ -1,1 +1,0 @@
-//! What `verify` tells apart.
