@@ -29,10 +29,10 @@ mod tests;
 use std::sync::Arc;
 
 use ledger::{NewBody, NewRecord};
-use model::event::{Content, Envelope, Event};
+use model::event::{Content, Envelope, Event, fingerprint};
 use model::id::ulid;
 use model::record::{Deferred, Record};
-use model::{Code, Problem, Timestamp, json};
+use model::{Code, Problem, Timestamp};
 use serde_json::Value;
 
 pub use draft::{ARRAY_BYTES_MAX, ARRAY_MAX, Draft};
@@ -291,8 +291,8 @@ fn envelope(caller: &Caller, draft: Draft, depth: u32) -> (Envelope, Content) {
 
 fn seal(caller: &Caller, draft: Draft, depth: u32, salt: [u8; 16], deferred: Option<Timestamp>) -> Prepared {
     let body = Content::to_body(draft.payload.get(), draft.ext.as_deref().map(|ext| ext.get()));
-    let fingerprint = draft.key.is_some().then(|| fingerprint(&draft));
     let (envelope, content) = envelope(caller, draft, depth);
+    let fingerprint = envelope.key.as_ref().and_then(|_| fingerprint(&envelope, &content));
     let event = Event { position: 0, recorded_at: Timestamp::EPOCH, envelope, content };
     let (kind, data) = match deferred {
         None => ("event", encode(&event.envelope)),
@@ -310,18 +310,6 @@ fn encode(envelope: &Envelope) -> Vec<u8> {
     let mut data = Vec::with_capacity(256);
     serde_json::to_writer(&mut data, envelope).expect("an envelope is plain data and memory does not fail");
     data
-}
-
-/// Topic, space, subject and payload as one hash, equal when they are equal as JSON values.
-fn fingerprint(draft: &Draft) -> [u8; 32] {
-    let text = |text: &str| Value::from(text).to_string();
-    let topic = text(&draft.topic);
-    let space = text(draft.space.as_deref().unwrap_or_default());
-    let subject = match &draft.subject {
-        Some(subject) => format!("[{},{}]", text(&subject.kind), text(&subject.id)),
-        None => "null".to_owned(),
-    };
-    json::canonical_hash([topic.as_str(), &space, &subject, draft.payload.get()])
 }
 
 fn compile<R, C>(

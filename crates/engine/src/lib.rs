@@ -1,1 +1,50 @@
-//! stub
+//! The path of an event, from the command that carries it to those who wait for it.
+//!
+//! ```text
+//!  command ─▶ admit ─▶ mailbox ─▶ decide ─▶ ledger ─▶ apply ─▶ deliver
+//!             who may   whatever   state ×    append    fold     groups, followers,
+//!             say this  queued     command →  + one     into     handlers in process
+//!             (caller's during the records    fdatasync state
+//!             thread)   last sync  (pure)     a batch   (pure)
+//!                       └────────────── writer ─────────────┘
+//! ```
+//!
+//! An event arrived and nothing happened? `admit` may have refused or dropped it; `deliver/matcher` says whether a group
+//! wants it; `deliver/dispatcher` says why it is not handed out yet.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod settings;
+
+pub mod admit;
+pub mod apply;
+pub mod command;
+mod decide;
+pub mod deliver;
+mod mailbox;
+pub mod state;
+pub mod writer;
+
+mod faults;
+mod ranges;
+mod read;
+mod tail;
+
+mod engine;
+pub mod import;
+pub mod maintain;
+pub mod metrics;
+pub mod tenant;
+
+pub mod clock;
+pub mod entropy;
+pub mod pool;
+
+pub use admit::{Caller, Draft, Layer};
+pub use command::{Outcome, Receipt};
+pub use deliver::Delivery;
+pub use deliver::follow::{Follow, Follower};
+pub use deliver::push::{Ack, Handling, Nack, Subscription};
+pub use engine::{DEFAULT_TENANT, Engine, Health, Options};
+pub use settings::Settings;
+pub use tenant::{DeadLetterPage, GroupView, Page, Query, Redrive, Settled, Tenant};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::json::canonical_hash;
 use crate::time::duration_json;
 use crate::{Position, Timestamp};
 
@@ -101,7 +102,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// The user's part of an event, kept digit for digit: the body of an `event` record.
 #[derive(Clone, Debug)]
 pub enum Content {
-    Kept { payload: Box<RawValue>, ext: Option<Box<RawValue>> },
+    Kept {
+        payload: Box<RawValue>,
+        ext: Option<Box<RawValue>>,
+    },
     /// The body was erased; the record and its place in the chain stand.
     Erased,
 }
@@ -146,6 +150,18 @@ impl Content {
             Content::Erased => None,
         }
     }
+}
+
+/// Topic, space, subject and payload as one hash, equal when they are equal as JSON values: what a repeated
+/// idempotency key is compared by. `None` once the content is erased.
+pub fn fingerprint(envelope: &Envelope, content: &Content) -> Option<[u8; 32]> {
+    let text = |text: &str| Value::from(text).to_string();
+    let (topic, space) = (text(&envelope.topic), text(&envelope.space));
+    let subject = match &envelope.subject {
+        Some(subject) => format!("[{},{}]", text(&subject.kind), text(&subject.id)),
+        None => "null".to_owned(),
+    };
+    Some(canonical_hash([topic.as_str(), &space, &subject, content.payload()?]))
 }
 
 /// One event at its place in the ledger.
@@ -348,7 +364,8 @@ mod tests {
 
     #[test]
     fn an_envelope_leaves_out_what_is_default() {
-        let envelope = Envelope { id: "1".into(), topic: "t".into(), space: "s".into(), ..Envelope::default() };
+        let envelope =
+            Envelope { id: "1".into(), topic: "t".into(), space: "s".into(), ..Envelope::default() };
         let text = serde_json::to_string(&envelope).unwrap();
         assert_eq!(text, r#"{"id":"1","topic":"t","space":"s","actor":""}"#);
         assert_eq!(serde_json::from_str::<Envelope>(&text).unwrap(), envelope);

@@ -177,7 +177,8 @@ impl Definition {
 
     fn check(self) -> Result<Definition, Problem> {
         if self.ordering == Ordering::Key && self.key.is_none() {
-            return Err(invalid("/key", "\"ordering\": \"key\" needs a \"key\"").hint("give an expression, e.g. \"event.subject.id\""));
+            return Err(invalid("/key", "\"ordering\": \"key\" needs a \"key\"")
+                .hint("give an expression, e.g. \"event.subject.id\""));
         }
         if self.on_exhausted == OnExhausted::ParkKey && self.ordering != Ordering::Key {
             return Err(invalid("/on_exhausted", "\"park_key\" needs \"ordering\": \"key\""));
@@ -283,7 +284,10 @@ fn patterns(object: &Map<String, Value>) -> Result<Vec<Pattern>, Problem> {
         }
         Some(value @ Value::String(_)) => Ok(vec![one(value, "/pattern")?]),
         Some(_) => Err(invalid("/pattern", "\"pattern\" is a string or a list of 1 to 1000 strings")),
-        None => Err(invalid("/pattern", "\"pattern\" is missing").hint("say which topics, e.g. \"price.*\" or \"#\"")),
+        None => {
+            Err(invalid("/pattern", "\"pattern\" is missing")
+                .hint("say which topics, e.g. \"price.*\" or \"#\""))
+        }
     }
 }
 
@@ -341,7 +345,9 @@ fn number(
 ) -> Result<Option<u64>, Problem> {
     let Some(value) = object.get(name) else { return Ok(None) };
     let good = value.as_u64().filter(|n| (low..=high).contains(n));
-    let wrong = || invalid(&format!("{pointer}/{name}"), format!("\"{name}\" is a whole number from {low} to {high}"));
+    let wrong = || {
+        invalid(&format!("{pointer}/{name}"), format!("\"{name}\" is a whole number from {low} to {high}"))
+    };
     good.map(Some).ok_or_else(wrong)
 }
 

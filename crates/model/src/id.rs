@@ -17,7 +17,10 @@ pub fn ulid(now: Timestamp, entropy: [u8; 10]) -> String {
 /// Bytes as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|b| [DIGITS[(b >> 4) as usize] as char, DIGITS[(b & 15) as usize] as char]).collect()
+    bytes
+        .iter()
+        .flat_map(|b| [DIGITS[(b >> 4) as usize] as char, DIGITS[(b & 15) as usize] as char])
+        .collect()
 }
 
 /// What [`hex`] wrote; `None` when it is not hex of exactly that length.

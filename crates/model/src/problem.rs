@@ -197,8 +197,11 @@ impl Problem {
         problem.0.hint = text("hint");
         problem.0.pointer = text("pointer");
         let known = ["type", "title", "status", "code", "detail", "hint", "pointer"];
-        problem.0.extra =
-            doc.iter().filter(|(k, _)| !known.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+        problem.0.extra = doc
+            .iter()
+            .filter(|(k, _)| !known.contains(&k.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
         problem
     }
 }

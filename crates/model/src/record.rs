@@ -90,27 +90,68 @@ pub enum Record {
     Event(Box<Event>),
     EventDeferred(Box<Deferred>),
     /// A deferred publish became the event in the record after this one.
-    EventAdmitted { deferred: Position },
+    EventAdmitted {
+        deferred: Position,
+    },
     /// The bodies at these positions were erased; every copy in state is scrubbed.
-    EventErased { positions: Vec<Position> },
-    GroupPut { group: String, floor: Position, definition: Value },
-    GroupDeleted { group: String },
+    EventErased {
+        positions: Vec<Position>,
+    },
+    GroupPut {
+        group: String,
+        floor: Position,
+        definition: Value,
+    },
+    GroupDeleted {
+        group: String,
+    },
     GroupMoved(Moved),
     GroupFailed(Failed),
     GroupDead(Dead),
-    GroupRedriven { group: String, positions: Vec<Position> },
-    GroupSeeked { group: String, floor: Position },
-    GroupPaused { group: String, paused: bool },
+    GroupRedriven {
+        group: String,
+        positions: Vec<Position>,
+    },
+    GroupSeeked {
+        group: String,
+        floor: Position,
+    },
+    GroupPaused {
+        group: String,
+        paused: bool,
+    },
     /// A `halt` group stands still on `position`; 0: it goes on.
-    GroupHalted { group: String, position: Position },
+    GroupHalted {
+        group: String,
+        position: Position,
+    },
     /// An unclean start found deliveries up to `through` without an answer.
-    GroupCrashed { group: String, through: Position },
+    GroupCrashed {
+        group: String,
+        through: Position,
+    },
     LedgerClosed,
-    LedgerTruncated { position: Position, file: String, offset: u64, bytes: u64 },
-    LedgerTrimmed { first: Position, before: String },
-    SnapshotTaken { position: Position, head: String, hash: String },
-    ClockStepped { by_ms: i64 },
-    FormatRaised { format: u32 },
+    LedgerTruncated {
+        position: Position,
+        file: String,
+        offset: u64,
+        bytes: u64,
+    },
+    LedgerTrimmed {
+        first: Position,
+        before: String,
+    },
+    SnapshotTaken {
+        position: Position,
+        head: String,
+        hash: String,
+    },
+    ClockStepped {
+        by_ms: i64,
+    },
+    FormatRaised {
+        format: u32,
+    },
 }
 
 /// Why a record could not be read.
@@ -181,7 +222,13 @@ struct GroupData {
 
 impl GroupData {
     fn of(group: &str) -> GroupData {
-        GroupData { group: group.to_owned(), floor: None, position: None, paused: None, positions: Vec::new() }
+        GroupData {
+            group: group.to_owned(),
+            floor: None,
+            position: None,
+            paused: None,
+            positions: Vec::new(),
+        }
     }
 }
 

@@ -80,6 +80,11 @@ impl Pattern {
         matches!(self.words.first(), Some(Word::Literal(_)))
     }
 
+    /// Whether it has no wildcard and so matches its own text only.
+    fn is_literal(&self) -> bool {
+        self.words.iter().all(|word| matches!(word, Word::Literal(_)))
+    }
+
     /// The bare matcher: what the pattern says, whoever wrote the event. A topic with an empty word matches
     /// nothing. Each word is looked at once per `#` at most.
     pub fn matches(&self, topic: &str) -> bool {
@@ -204,7 +209,10 @@ fn check_word(word: &str, noun: &str, wild: bool) -> Result<(), Fault> {
         match c {
             '#' if wild && word == "#" => {}
             '#' if wild => {
-                return fault("has a \"#\" inside a word".into(), "use \"#\" as a word of its own, such as a.#");
+                return fault(
+                    "has a \"#\" inside a word".into(),
+                    "use \"#\" as a word of its own, such as a.#",
+                );
             }
             '*' if wild => {}
             '*' | '#' => {
@@ -214,7 +222,8 @@ fn check_word(word: &str, noun: &str, wild: bool) -> Result<(), Fault> {
                 return fault(format!("has whitespace {c:?}"), "use \"_\" or \"-\" between parts of a word");
             }
             c if c.is_control() => {
-                let hint = if noun == "topic" { "remove it from the topic" } else { "remove it from the pattern" };
+                let hint =
+                    if noun == "topic" { "remove it from the topic" } else { "remove it from the pattern" };
                 return fault(format!("has a control character {c:?}"), hint);
             }
             _ => {}

@@ -66,26 +66,29 @@ impl<'a> Writer<'a> {
         out.push(b']');
     }
 
+    /// Members are written as they come and brought into order afterwards, which mostly they are in already.
     fn object(&mut self, out: &mut Vec<u8>) {
         self.at += 1;
+        out.push(b'{');
+        let start = out.len();
         let mut members = Vec::new();
         while self.peek() == b'"' {
-            let key = unescape(self.string());
+            let (key, from) = (unescape(self.string()), out.len());
+            write_string(&key, out);
             self.peek();
             self.at += 1;
-            let mut value = Vec::new();
-            self.value(&mut value);
-            members.push((key, value));
+            self.value(out);
+            members.push((key, from..out.len()));
             if self.peek() == b',' {
                 self.at += 1;
             }
         }
         self.at += 1;
-        members.sort_by(|a, b| a.0.cmp(&b.0));
-        out.push(b'{');
-        for (key, value) in members {
-            write_string(&key, out);
-            out.extend(value);
+        if !members.is_sorted_by(|a, b| a.0 <= b.0) {
+            members.sort_by(|a, b| a.0.cmp(&b.0));
+            let ordered: Vec<u8> = members.into_iter().flat_map(|(_, range)| out[range].to_vec()).collect();
+            out.truncate(start);
+            out.extend(ordered);
         }
         out.push(b'}');
     }
@@ -120,8 +123,10 @@ impl<'a> Writer<'a> {
 }
 
 fn write_string(text: &str, out: &mut Vec<u8>) {
-    out.extend(format!("\"{}:", text.len()).bytes());
-    out.extend(text.bytes());
+    out.push(b'"');
+    out.extend_from_slice(text.len().to_string().as_bytes());
+    out.push(b':');
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn write_number(raw: &str, out: &mut Vec<u8>) {

@@ -19,8 +19,8 @@ pub(super) struct Scanner<'a> {
     at: usize,
     depth_max: usize,
     open: Vec<Open<'a>>,
-    /// The keys so far of every open object, outermost first; each [`Open`] knows where its own begin.
-    keys: Vec<Cow<'a, str>>,
+    /// The keys so far of every open object as written, outermost first; each [`Open`] knows where its own begin.
+    keys: Vec<&'a str>,
 }
 
 /// An object or array whose end has not come yet.
@@ -28,7 +28,9 @@ struct Open<'a> {
     is_object: bool,
     keys_from: usize,
     elements: usize,
-    /// The same keys again, once there are many.
+    /// Whether a key of this object has escapes, so that keys must be compared by what they mean.
+    escaped: bool,
+    /// The same keys again, unescaped, once there are many.
     set: Option<HashSet<Cow<'a, str>>>,
 }
 
@@ -38,9 +40,18 @@ impl<'a> Scanner<'a> {
             invalid(err.valid_up_to(), "a byte is not UTF-8").hint("send the body as UTF-8")
         })?;
         if text.starts_with('\u{feff}') {
-            return Err(invalid(0, "a byte order mark stands before the value").hint("remove the first three bytes"));
+            return Err(
+                invalid(0, "a byte order mark stands before the value").hint("remove the first three bytes")
+            );
         }
-        Ok(Scanner { text, bytes, at: 0, depth_max, open: Vec::new(), keys: Vec::new() })
+        Ok(Scanner {
+            text,
+            bytes,
+            at: 0,
+            depth_max,
+            open: Vec::with_capacity(8),
+            keys: Vec::with_capacity(16),
+        })
     }
 
     /// Reads the one value. `outlined`: also notes the parts of the outermost one.
@@ -73,7 +84,8 @@ impl<'a> Scanner<'a> {
         }
         Ok(match whole.as_bytes().first() {
             Some(b'{') => {
-                let fields = self.keys.into_iter().zip(parts).map(|(key, value)| Field { key, value });
+                let fields =
+                    self.keys.iter().zip(parts).map(|(key, value)| Field { key: unescape(key), value });
                 Outline::Object(fields.collect())
             }
             Some(b'[') => Outline::Array(parts),
@@ -108,7 +120,7 @@ impl<'a> Scanner<'a> {
             self.at += 1;
             return Ok(false);
         }
-        self.open.push(Open { is_object, keys_from, elements: 0, set: None });
+        self.open.push(Open { is_object, keys_from, elements: 0, escaped: false, set: None });
         if is_object {
             self.key()?;
         }
@@ -148,9 +160,8 @@ impl<'a> Scanner<'a> {
         if self.bytes.get(self.at) != Some(&b'"') {
             return Err(self.unexpected("a key in double quotes"));
         }
-        let (inner, escaped) = self.string()?;
-        let key = if escaped { unescape(inner) } else { Cow::Borrowed(inner) };
-        self.admit(key)?;
+        let (key, escaped) = self.string()?;
+        self.admit(key, escaped)?;
         self.skip_space();
         if self.bytes.get(self.at) != Some(&b':') {
             return Err(self.unexpected("\":\""));
@@ -160,28 +171,33 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn admit(&mut self, key: Cow<'a, str>) -> Result<(), Problem> {
+    fn admit(&mut self, key: &'a str, escaped: bool) -> Result<(), Problem> {
         let open = self.open.last_mut().expect("a key is read inside an object");
         let known = &self.keys[open.keys_from..];
+        open.escaped |= escaped;
         let twice = match &mut open.set {
-            Some(set) => !set.insert(key.clone()),
-            None if known.len() < LINEAR_MAX => known.contains(&key),
-            none => {
-                let set = none.insert(known.iter().cloned().collect());
-                !set.insert(key.clone())
+            Some(set) => !set.insert(unescape(key)),
+            None if known.len() >= LINEAR_MAX => {
+                let set = open.set.insert(known.iter().map(|key| unescape(key)).collect());
+                !set.insert(unescape(key))
             }
+            None if open.escaped => known.iter().any(|other| unescape(other) == unescape(key)),
+            None => known.contains(&key),
         };
         self.keys.push(key);
         if twice { Err(self.duplicate()) } else { Ok(()) }
     }
 
     fn duplicate(&self) -> Problem {
-        let key = self.keys.last().map(|key| &**key).unwrap_or_default();
+        let key = self.keys.last().map(|key| unescape(key)).unwrap_or_default();
         let pointer = self.pointer();
-        Problem::new(Code::JsonDuplicateKey, format!("the key {key:?} stands twice in one object, at \"{pointer}\""))
-            .hint("keep one of the two")
-            .at(pointer)
-            .with("offset", self.at)
+        Problem::new(
+            Code::JsonDuplicateKey,
+            format!("the key {key:?} stands twice in one object, at \"{pointer}\""),
+        )
+        .hint("keep one of the two")
+        .at(pointer)
+        .with("offset", self.at)
     }
 
     /// Where the scanner is: the key just read in each open object, the element number in each open array.
@@ -190,7 +206,7 @@ impl<'a> Scanner<'a> {
         let mut out = String::new();
         for (open, keys_to) in self.open.iter().zip(ends) {
             out.push('/');
-            match open.is_object.then(|| &self.keys[keys_to - 1]) {
+            match open.is_object.then(|| unescape(self.keys[keys_to - 1])) {
                 Some(key) => out.push_str(&key.replace('~', "~0").replace('/', "~1")),
                 None => out.push_str(&open.elements.to_string()),
             }
@@ -243,7 +259,9 @@ impl<'a> Scanner<'a> {
                     _ => 6,
                 };
             }
-            Some(_) => return Err(invalid(self.at, "no such escape").hint("a backslash itself is written \\\\")),
+            Some(_) => {
+                return Err(invalid(self.at, "no such escape").hint("a backslash itself is written \\\\"));
+            }
             None => return Err(invalid(self.at + 1, "the text ends inside a string")),
         }
         Ok(())
@@ -276,7 +294,9 @@ impl<'a> Scanner<'a> {
         if exponent || digits > PLAIN_DIGITS_MAX {
             let number: f64 = self.text[start..self.at].parse().unwrap_or(f64::INFINITY);
             if number.is_infinite() {
-                return Err(invalid(start, "the number is too large for a double").hint("send it as a string"));
+                return Err(
+                    invalid(start, "the number is too large for a double").hint("send it as a string")
+                );
             }
         }
         Ok(())

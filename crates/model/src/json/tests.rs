@@ -90,12 +90,14 @@ fn an_object_is_opened_into_keys_and_values_as_written() {
     let text = " { \"to\\u0070ic\" : \"a.b\" , \"payload\":{\"n\": 1.10, \"l\":[ ]} ,\"e\":{},\"z\" : -0 } ";
     let got = fields(text.as_bytes(), 128).unwrap().unwrap();
     let got: Vec<(&str, &str)> = got.iter().map(|f| (&*f.key, f.value)).collect();
-    let want =
-        [("topic", "\"a.b\""), ("payload", "{\"n\": 1.10, \"l\":[ ]}"), ("e", "{}"), ("z", "-0")];
+    let want = [("topic", "\"a.b\""), ("payload", "{\"n\": 1.10, \"l\":[ ]}"), ("e", "{}"), ("z", "-0")];
     assert_eq!(got, want);
     assert_eq!(fields(b"{}", 1).unwrap(), Some(vec![]));
     assert_eq!((fields(b"[1]", 1).unwrap(), elements(b"{}", 1).unwrap()), (None, None));
-    assert_eq!(elements(b" [ 1 ,\"a\",[ 2],{\"k\":3} ] ", 9).unwrap().unwrap(), ["1", "\"a\"", "[ 2]", "{\"k\":3}"]);
+    assert_eq!(
+        elements(b" [ 1 ,\"a\",[ 2],{\"k\":3} ] ", 9).unwrap().unwrap(),
+        ["1", "\"a\"", "[ 2]", "{\"k\":3}"]
+    );
     assert_eq!(elements(b"[]", 1).unwrap(), Some(vec![]));
     assert_eq!(outline(b" \"x\" ", 1).unwrap(), Outline::Scalar("\"x\""));
     assert!(fields(b"{\"a\":{\"b\":1,\"b\":2}}", 9).is_err(), "everything is checked, not only the outside");
@@ -162,7 +164,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 60, 24, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..20).prop_map(Value::from),
-            prop::collection::hash_map(".{0,6}", inner, 0..24).prop_map(|m| Value::Object(m.into_iter().collect())),
+            prop::collection::hash_map(".{0,6}", inner, 0..24)
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
         ]
     })
 }

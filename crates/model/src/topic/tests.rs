@@ -176,7 +176,8 @@ fn by_trie(pattern: &Pattern, topic: &str) -> bool {
 
 /// Few letters and few words, so that patterns and topics often meet.
 fn pattern_text() -> impl Strategy<Value = String> {
-    prop::collection::vec("#|\\*|a|b|ab|a\\*|\\*b|a\\*b|\\*a\\*|b\\*b", 1..6).prop_map(|words| words.join("."))
+    prop::collection::vec("#|\\*|a|b|ab|a\\*|\\*b|a\\*b|\\*a\\*|b\\*b", 1..6)
+        .prop_map(|words| words.join("."))
 }
 
 fn topic_text() -> impl Strategy<Value = String> {

@@ -5,15 +5,22 @@
 //!                  └────#───────▶ 3  {b}  ↺     order.#          ↺ stays on every further word
 //!                  └──v1:*──▶ 4       {c}       order.v1:*
 //! ```
-//! A topic walks the set of nodes that its words so far can reach, as an automaton does; each node is in the set
-//! once, so a pattern such as `#.a.#.b.#` costs its length per word and never more. Literal edges lie in one flat
-//! table, and one byte per node says whether anything else is there: most nodes are never touched.
+//! Patterns without wildcards are found by one look at the whole topic. For the others the topic walks the set of
+//! nodes that its words so far can reach, as an automaton does; each node is in the set once, so a pattern such as
+//! `#.a.#.b.#` costs its length per word and never more. What makes a hundred thousand patterns slow is memory, not
+//! steps: literal edges lie in one flat table, a byte per node says whether anything else is there, and a single
+//! value stands where it is found.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use super::glob::{Glob, holds_in_order};
 use super::{Pattern, Word, is_engine, words};
+
+mod edges;
+mod few;
+
+use edges::Edges;
+use few::Few;
 
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
@@ -26,8 +33,10 @@ const STAYS: u8 = 4;
 /// Values filed under patterns. A value may stand under several patterns and is found once.
 #[derive(Clone, Debug)]
 pub struct Trie<T> {
+    /// Patterns without wildcards, by their text.
+    exact: HashMap<Box<str>, Few<T>>,
     lexicon: Lexicon,
-    edges: HashMap<(u32, u32), u32, BuildHasherDefault<PairHasher>>,
+    edges: Edges,
     marks: Vec<u8>,
     nodes: Vec<Node<T>>,
     free: Vec<u32>,
@@ -39,21 +48,21 @@ struct Node<T> {
     many: u32,
     globs: Option<Box<Globs>>,
     children: u32,
-    /// Sorted, so that filing a value a hundred thousand times under `#` stays cheap.
-    values: Vec<T>,
+    values: Few<T>,
 }
 
 impl<T> Node<T> {
     fn new() -> Node<T> {
-        Node { one: NONE, many: NONE, globs: None, children: 0, values: Vec::new() }
+        Node { one: NONE, many: NONE, globs: None, children: 0, values: Few::None }
     }
 }
 
 impl<T: Copy + Ord> Default for Trie<T> {
     fn default() -> Self {
         Trie {
+            exact: HashMap::new(),
             lexicon: Lexicon::default(),
-            edges: HashMap::default(),
+            edges: Edges::default(),
             marks: vec![0],
             nodes: vec![Node::new()],
             free: Vec::new(),
@@ -68,19 +77,22 @@ impl<T: Copy + Ord> Trie<T> {
 
     /// Files `value` under `pattern`; false when it stood there already.
     pub fn insert(&mut self, pattern: &Pattern, value: T) -> bool {
+        if pattern.is_literal() {
+            return self.exact.entry(pattern.text.as_str().into()).or_insert(Few::None).insert(value);
+        }
         let mut at = ROOT;
         for word in &pattern.words {
             at = self.child_or_new(at, word);
         }
-        let values = &mut self.nodes[at as usize].values;
-        let Err(place) = values.binary_search(&value) else { return false };
-        values.insert(place, value);
         self.marks[at as usize] |= HAS_VALUES;
-        true
+        self.nodes[at as usize].values.insert(value)
     }
 
     /// Takes `value` away from `pattern`; false when it did not stand there. Nodes that lead nowhere go too.
     pub fn remove(&mut self, pattern: &Pattern, value: T) -> bool {
+        if pattern.is_literal() {
+            return self.remove_exact(&pattern.text, value);
+        }
         let mut path = vec![ROOT];
         for word in &pattern.words {
             match self.child(path[path.len() - 1], word) {
@@ -88,15 +100,24 @@ impl<T: Copy + Ord> Trie<T> {
                 None => return false,
             }
         }
-        let last = path[path.len() - 1];
-        let values = &mut self.nodes[last as usize].values;
-        let Ok(place) = values.binary_search(&value) else { return false };
-        values.remove(place);
-        if values.is_empty() {
-            self.marks[last as usize] &= !HAS_VALUES;
+        let last = path[path.len() - 1] as usize;
+        if !self.nodes[last].values.remove(value) {
+            return false;
+        }
+        if self.nodes[last].values.is_empty() {
+            self.marks[last] &= !HAS_VALUES;
         }
         self.prune(&path, &pattern.words);
         true
+    }
+
+    fn remove_exact(&mut self, text: &str, value: T) -> bool {
+        let Some(values) = self.exact.get_mut(text) else { return false };
+        let removed = values.remove(value);
+        if values.is_empty() {
+            self.exact.remove(text);
+        }
+        removed
     }
 
     /// Adds to `out` the values of all patterns that match, each once and in order. The bare matcher, as
@@ -112,10 +133,26 @@ impl<T: Copy + Ord> Trie<T> {
 
     /// Whether no value is filed.
     pub fn is_empty(&self) -> bool {
-        self.nodes[ROOT as usize].children == 0 && self.nodes[ROOT as usize].values.is_empty()
+        let root = &self.nodes[ROOT as usize];
+        self.exact.is_empty() && root.children == 0 && root.values.is_empty()
     }
 
     fn walk(&self, topic: &str, wild_first: bool, out: &mut Vec<T>) {
+        let (from, mut lists) = (out.len(), 0);
+        if let Some(values) = self.exact.get(topic)
+            && !words(topic).any(str::is_empty)
+        {
+            out.extend_from_slice(values.as_slice());
+            lists += 1;
+        }
+        lists += self.walk_wild(topic, wild_first, out);
+        if lists > 1 {
+            sort_from(out, from);
+        }
+    }
+
+    /// The patterns with wildcards; gives how many nodes had values.
+    fn walk_wild(&self, topic: &str, wild_first: bool, out: &mut Vec<T>) -> usize {
         let (mut here, mut next) = (Vec::with_capacity(8), Vec::with_capacity(8));
         if wild_first {
             self.enter(ROOT, &mut here);
@@ -124,8 +161,8 @@ impl<T: Copy + Ord> Trie<T> {
         }
         let mut first = true;
         for word in words(topic) {
-            if word.is_empty() {
-                return;
+            if word.is_empty() || here.is_empty() {
+                return 0;
             }
             let id = self.lexicon.find(word);
             for &node in &here {
@@ -138,11 +175,11 @@ impl<T: Copy + Ord> Trie<T> {
             next.clear();
             first = false;
         }
-        self.collect(&here, out);
+        self.collect(&here, out)
     }
 
     fn step(&self, node: u32, word: &str, id: Option<u32>, wild: bool, next: &mut Vec<u32>) {
-        if let Some(&child) = id.and_then(|id| self.edges.get(&(node, id))) {
+        if let Some(child) = id.and_then(|id| self.edges.get(node, id)) {
             self.enter(child, next);
         }
         let mark = self.marks[node as usize];
@@ -172,32 +209,22 @@ impl<T: Copy + Ord> Trie<T> {
         }
     }
 
-    fn collect(&self, nodes: &[u32], out: &mut Vec<T>) {
-        let (from, mut lists) = (out.len(), 0);
+    fn collect(&self, nodes: &[u32], out: &mut Vec<T>) -> usize {
+        let mut lists = 0;
         for &node in nodes {
             if self.marks[node as usize] & HAS_VALUES != 0 {
-                out.extend_from_slice(&self.nodes[node as usize].values);
+                out.extend_from_slice(self.nodes[node as usize].values.as_slice());
                 lists += 1;
             }
         }
-        if lists > 1 {
-            out[from..].sort_unstable();
-            let mut kept = from;
-            for at in from..out.len() {
-                if at == from || out[at] != out[kept - 1] {
-                    out[kept] = out[at];
-                    kept += 1;
-                }
-            }
-            out.truncate(kept);
-        }
+        lists
     }
 
     fn child(&self, node: u32, word: &Word) -> Option<u32> {
         let at = &self.nodes[node as usize];
         let known = |id: u32| (id != NONE).then_some(id);
         match word {
-            Word::Literal(text) => self.edges.get(&(node, self.lexicon.find(text)?)).copied(),
+            Word::Literal(text) => self.edges.get(node, self.lexicon.find(text)?),
             Word::Glob(glob) => at.globs.as_ref()?.get(glob),
             Word::One => known(at.one),
             Word::Many => known(at.many),
@@ -213,7 +240,7 @@ impl<T: Copy + Ord> Trie<T> {
         at.children += 1;
         match word {
             Word::Literal(text) => {
-                self.edges.insert((node, self.lexicon.hold(text)), child);
+                self.edges.insert(node, self.lexicon.hold(text), child);
                 return child;
             }
             Word::Glob(glob) => at.globs.get_or_insert_default().insert(glob, child),
@@ -258,7 +285,7 @@ impl<T: Copy + Ord> Trie<T> {
         match word {
             Word::Literal(text) => {
                 let id = self.lexicon.release(text);
-                self.edges.remove(&(node, id));
+                self.edges.remove(node, id);
             }
             Word::Glob(glob) => {
                 let globs = at.globs.as_mut().expect("a glob edge on the path is in the node");
@@ -276,7 +303,20 @@ impl<T: Copy + Ord> Trie<T> {
     }
 }
 
-/// Every literal word of any pattern, numbered, so that an edge is a pair of numbers.
+/// Sorts what was added after `from` and keeps each value once.
+fn sort_from<T: Copy + Ord>(out: &mut Vec<T>, from: usize) {
+    out[from..].sort_unstable();
+    let mut kept = from;
+    for at in from..out.len() {
+        if at == from || out[at] != out[kept - 1] {
+            out[kept] = out[at];
+            kept += 1;
+        }
+    }
+    out.truncate(kept);
+}
+
+/// Every literal word of a pattern with wildcards, numbered, so that an edge is a pair of numbers.
 #[derive(Clone, Debug, Default)]
 struct Lexicon {
     ids: HashMap<Box<str>, u32>,
@@ -376,24 +416,4 @@ fn write_key(key: &mut String, prefix: &str, suffix: &str) {
     key.push_str(prefix);
     key.push('*');
     key.push_str(suffix);
-}
-
-/// Mixes the two numbers of an edge. They are ours, not a client's, so nothing is gained by a keyed hash.
-#[derive(Clone, Default)]
-struct PairHasher(u64);
-
-impl Hasher for PairHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(u32::from(byte));
-        }
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0.wrapping_mul(0xd6e8_feb8_6659_fd93)
-    }
 }

@@ -1,0 +1,145 @@
+//! What can be asked of a tenant's writer, and what it answers. Everything that changes state goes through here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::event::Event;
+use model::group::Definition;
+use model::record::{DeadReason, Moved, Record};
+use model::{Position, Timestamp};
+use serde_json::{Value, json};
+
+use crate::admit::Prepared;
+
+pub enum Command {
+    /// All or none become true, in one commit.
+    Publish {
+        events: Vec<Prepared>,
+        outside: bool,
+    },
+    PutGroup {
+        name: String,
+        definition: Definition,
+        floor: Position,
+    },
+    DeleteGroup {
+        name: String,
+    },
+    Seek {
+        name: String,
+        floor: Position,
+    },
+    Pause {
+        name: String,
+        paused: bool,
+    },
+    /// A halted group goes on with the event it halted on.
+    Unhalt {
+        name: String,
+    },
+    /// How far a group's deliveries have come. Without `sync` a crash may undo it, which is a redelivery.
+    Move {
+        moved: Moved,
+        since: Position,
+        sync: bool,
+    },
+    Fail {
+        group: String,
+        since: Position,
+        failing: Vec<Failing>,
+    },
+    Redrive {
+        group: String,
+        positions: Vec<Position>,
+    },
+    /// Deferred publishes whose time has come.
+    AdmitDue,
+    /// What the housekeeping found or did.
+    Note {
+        records: Vec<Record>,
+    },
+}
+
+/// A delivery that did not end well.
+pub struct Failing {
+    pub event: Arc<Event>,
+    pub why: Why,
+    pub delay: Option<Duration>,
+    pub error: Option<String>,
+    /// The event's ordering key, for groups that park keys.
+    pub key: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A nack, a panic or a missed deadline: tried again until the retries are used up.
+    Failed,
+    /// Straight to the dead letters.
+    Dead(DeadReason),
+}
+
+#[derive(Debug)]
+pub enum Answer {
+    Published(Vec<Outcome>),
+    Group { created: bool },
+    Fates(Vec<Fate>),
+    Redriven(Vec<Position>),
+    Admitted { more: bool },
+    Done { head: Position },
+}
+
+/// What became of a failing delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Retry {
+        at: Timestamp,
+        failures: u32,
+    },
+    Dead,
+    Halted,
+    /// It was settled or the group was moved meanwhile.
+    Gone,
+}
+
+/// What became of a publish.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Recorded(Receipt),
+    Deferred { until: Timestamp },
+    Dropped { rule: String },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receipt {
+    pub id: String,
+    pub position: Position,
+    pub recorded_at: Timestamp,
+    pub duplicate: bool,
+}
+
+impl Outcome {
+    /// The position, unless the event was deferred or dropped.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Outcome::Recorded(receipt) => Some(receipt.position),
+            _ => None,
+        }
+    }
+
+    /// As contracts §2 answers it.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Outcome::Recorded(receipt) => {
+                let mut answer = json!({
+                    "id": receipt.id, "position": receipt.position, "recorded_at": receipt.recorded_at
+                });
+                if receipt.duplicate {
+                    answer["duplicate"] = true.into();
+                }
+                answer
+            }
+            Outcome::Deferred { until } => json!({"verdict": "defer", "until": until}),
+            Outcome::Dropped { rule } => json!({"verdict": "drop", "rule": rule}),
+        }
+    }
+}

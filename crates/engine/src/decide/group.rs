@@ -1,0 +1,180 @@
+//! Decides what groups ask: definitions, moves of the cursor, failures and their fate, dead letters and their way back.
+
+use std::time::Duration;
+
+use model::group::{Definition, OnExhausted};
+use model::record::{Dead, DeadReason, Failed, Moved, Record};
+use model::{Position, Timestamp};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::publish::engine_event;
+use super::{Decided, Entry, Ground, Refusal, not_found, nothing, one};
+use crate::command::{Answer, Failing, Fate, Why};
+use crate::entropy::derived;
+use crate::state::{Group, State};
+
+pub(super) fn known<'a>(state: &'a State, name: &str) -> Result<&'a Group, Refusal> {
+    state.groups.get(name).ok_or_else(|| not_found(name).into())
+}
+
+pub(super) fn put(
+    state: &State,
+    name: String,
+    definition: Definition,
+    floor: Position,
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    let existing = state.groups.get(&name);
+    let created = existing.is_none();
+    if existing.is_some_and(|group| group.definition == definition) {
+        return Ok(Decided { answer: Answer::Group { created }, ..nothing(ground) });
+    }
+    let floor = existing.map_or(floor, |group| group.floor);
+    let definition = Value::Object(definition.to_json());
+    let decided = one(Record::GroupPut { group: name, floor, definition }, ground);
+    Ok(Decided { answer: Answer::Group { created }, ..decided })
+}
+
+pub(super) fn pause(
+    state: &State,
+    name: String,
+    paused: bool,
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    if known(state, &name)?.paused == paused {
+        return Ok(nothing(ground));
+    }
+    Ok(one(Record::GroupPaused { group: name, paused }, ground))
+}
+
+pub(super) fn unhalt(state: &State, name: String, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
+    if known(state, &name)?.halted_on == 0 {
+        return Ok(nothing(ground));
+    }
+    Ok(one(Record::GroupHalted { group: name, position: 0 }, ground))
+}
+
+pub(super) fn moved(
+    state: &State,
+    moved: Moved,
+    since: Position,
+    sync: bool,
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    let group = known(state, &moved.group)?;
+    // Handed out before a seek or a new group of the same name: its acks say nothing about this cursor.
+    if group.since != since {
+        return Ok(nothing(ground));
+    }
+    Ok(Decided { sync, ..one(Record::GroupMoved(moved), ground) })
+}
+
+pub(super) fn fail(
+    state: &State,
+    name: &str,
+    since: Position,
+    failing: Vec<Failing>,
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    let group = known(state, name)?;
+    let mut entries = Vec::new();
+    let mut fates = Vec::with_capacity(failing.len());
+    for failing in failing {
+        if group.since != since || group.is_settled(failing.event.position) {
+            fates.push(Fate::Gone);
+        } else {
+            fates.push(fate(group, failing, &mut entries, ground));
+        }
+    }
+    Ok(Decided { entries, answer: Answer::Fates(fates), sync: true })
+}
+
+fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut Ground<'_>) -> Fate {
+    let position = failing.event.position;
+    let before = group.failures.get(&position).map_or(0, |failure| failure.failures);
+    let failures =
+        before + u32::from(failing.why == Why::Failed || failing.why == Why::Dead(DeadReason::Rejected));
+    match (failing.why, group.definition.on_exhausted) {
+        (Why::Dead(reason), _) => {
+            entries.push(Entry::new(dead(group, failing, reason, failures), ground.entropy));
+            Fate::Dead
+        }
+        (Why::Failed, _) if failures <= group.definition.max_retries => {
+            let (record, at) = failed(group, failing, failures, ground.now);
+            entries.push(Entry::new(record, ground.entropy));
+            Fate::Retry { at, failures }
+        }
+        (Why::Failed, OnExhausted::Halt) => {
+            halt(group, failing, failures, entries, ground);
+            Fate::Halted
+        }
+        (Why::Failed, _) => {
+            entries.push(Entry::new(dead(group, failing, DeadReason::Exhausted, failures), ground.entropy));
+            Fate::Dead
+        }
+    }
+}
+
+fn failed(group: &Group, failing: Failing, failures: u32, now: Timestamp) -> (Record, Timestamp) {
+    let position = failing.event.position;
+    let draw = derived(&group.name, [position, failures.into()]);
+    let delay = failing.delay.unwrap_or_else(|| group.definition.backoff.delay(failures, draw));
+    // Whole milliseconds: what is written is what is waited.
+    let until = now.plus(Duration::from_millis(delay.as_millis() as u64));
+    let failed = Failed { group: group.name.clone(), position, failures, until, error: failing.error };
+    (Record::GroupFailed(failed), until)
+}
+
+fn dead(group: &Group, failing: Failing, reason: DeadReason, attempts: u32) -> Record {
+    let parks = group.definition.on_exhausted == OnExhausted::ParkKey && reason == DeadReason::Exhausted;
+    Record::GroupDead(Dead {
+        group: group.name.clone(),
+        position: failing.event.position,
+        reason,
+        attempts,
+        parked_key: failing.key.filter(|_| parks),
+        error: failing.error,
+        event: RawValue::from_string(failing.event.to_json()).unwrap_or_default(),
+    })
+}
+
+/// Seed 003's drain: stand still on the failed event, and say so once per stuck event, not once per pass.
+fn halt(group: &Group, failing: Failing, failures: u32, entries: &mut Vec<Entry>, ground: &mut Ground<'_>) {
+    let event = failing.event.clone();
+    let error = failing.error.clone();
+    let failing = Failing { delay: Some(Duration::ZERO), ..failing };
+    let (record, _) = failed(group, failing, failures, ground.now);
+    entries.push(Entry::new(record, ground.entropy));
+    let halted = Record::GroupHalted { group: group.name.clone(), position: event.position };
+    entries.push(Entry::new(halted, ground.entropy));
+    if group.reported != event.position {
+        let payload = json!({
+            "group": group.name, "event_id": event.envelope.id, "event_type": event.envelope.topic,
+            "position": event.position, "failures": failures, "error": error,
+        });
+        let place = (ground.next + entries.len() as u64, ground.now);
+        entries.push(engine_event("workflow.dispatch_failed", &payload, place, ground.entropy));
+    }
+}
+
+pub(super) fn redrive(
+    state: &State,
+    name: String,
+    positions: &[Position],
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    known(state, &name)?;
+    let mut found = Vec::new();
+    for position in positions {
+        let at = state.dead_letters(&name, position.saturating_sub(1), 1)?;
+        if at.first().is_some_and(|dead| dead.position == *position) {
+            found.push(*position);
+        }
+    }
+    if found.is_empty() {
+        return Ok(Decided { answer: Answer::Redriven(found), ..nothing(ground) });
+    }
+    let decided = one(Record::GroupRedriven { group: name, positions: found.clone() }, ground);
+    Ok(Decided { answer: Answer::Redriven(found), ..decided })
+}

@@ -1,0 +1,149 @@
+//! Decides publishes: repeated keys answer with the first position, everything else becomes a record.
+
+use std::collections::HashMap;
+
+use model::event::{Content, Envelope, Event};
+use model::record::{Deferred, Record};
+use model::{Code, Problem, Timestamp};
+use serde_json::Value;
+
+use super::{Decided, Entry, Ground, Refusal};
+use crate::admit::Prepared;
+use crate::command::{Answer, Outcome, Receipt};
+use crate::entropy::Entropy;
+use crate::state::State;
+use crate::state::rows::Keyed;
+
+/// Deferred publishes admitted in one commit; the rest follow in the next batch.
+const DUE_MAX: usize = 256;
+
+pub(super) fn publish(
+    state: &State,
+    events: Vec<Prepared>,
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    let mut entries = Vec::with_capacity(events.len());
+    let mut outcomes = Vec::with_capacity(events.len());
+    let mut keys: HashMap<(String, String), Keyed> = HashMap::new();
+    let several = events.len() > 1;
+    for (index, prepared) in events.into_iter().enumerate() {
+        match repeated(state, &keys, &prepared) {
+            Ok(Some(outcome)) => outcomes.push(outcome),
+            Ok(None) => {
+                let position = ground.next + entries.len() as u64;
+                let (entry, outcome, keyed) = record(prepared, position, ground);
+                if let Some((key, keyed)) = keyed {
+                    keys.insert(key, keyed);
+                }
+                entries.push(entry);
+                outcomes.push(outcome);
+            }
+            Err(Refusal::Problem(problem)) if several => {
+                return Err(problem.within(&format!("/{index}")).into());
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(Decided { entries, answer: Answer::Published(outcomes), sync: true })
+}
+
+/// The answer to a key that was used before, in the ledger or earlier in this same array.
+fn repeated(
+    state: &State,
+    keys: &HashMap<(String, String), Keyed>,
+    prepared: &Prepared,
+) -> Result<Option<Outcome>, Refusal> {
+    let envelope = &prepared.event.envelope;
+    let Some(key) = &envelope.key else { return Ok(None) };
+    let source = envelope.source.as_deref();
+    let first = match keys.get(&(source.unwrap_or("").to_owned(), key.clone())) {
+        Some(keyed) => keyed.clone(),
+        None => match state.key(source, key)? {
+            Some(keyed) => keyed,
+            None => return Ok(None),
+        },
+    };
+    let this = prepared.fingerprint.unwrap_or_default();
+    if first.fingerprint != this {
+        return Err(conflict(key, &first, this).into());
+    }
+    Ok(Some(match first.deferred_until {
+        Some(until) => Outcome::Deferred { until },
+        None => Outcome::Recorded(Receipt {
+            id: first.id,
+            position: first.position,
+            recorded_at: first.recorded_at,
+            duplicate: true,
+        }),
+    }))
+}
+
+fn conflict(key: &str, first: &Keyed, this: [u8; 32]) -> Problem {
+    let detail = format!(
+        "key \"{key}\" stands at position {} with another topic, space, subject or payload",
+        first.position
+    );
+    Problem::new(Code::EventKeyConflict, detail)
+        .hint("a key names one event for ever: use a new key for a new event")
+        .at("/key")
+        .with("position", first.position)
+        .with("first_hash", model::id::hex(&first.fingerprint))
+        .with("this_hash", model::id::hex(&this))
+}
+
+type KeyEntry = ((String, String), Keyed);
+
+fn record(prepared: Prepared, position: u64, ground: &Ground<'_>) -> (Entry, Outcome, Option<KeyEntry>) {
+    let Prepared { mut event, fingerprint, record: encoded, deferred } = prepared;
+    (event.position, event.recorded_at) = (position, ground.now);
+    let id = event.envelope.id.clone();
+    let keyed = event.envelope.key.clone().map(|key| {
+        let keyed = Keyed {
+            position,
+            id: id.clone(),
+            recorded_at: ground.now,
+            fingerprint: fingerprint.unwrap_or_default(),
+            deferred_until: deferred,
+        };
+        ((event.envelope.source.clone().unwrap_or_default(), key), keyed)
+    });
+    if let Some(until) = deferred {
+        let Event { envelope, content, .. } = event;
+        let record = Record::EventDeferred(Box::new(Deferred { until, envelope, content }));
+        return (Entry { record, encoded }, Outcome::Deferred { until }, keyed);
+    }
+    let receipt = Receipt { id, position, recorded_at: ground.now, duplicate: false };
+    (Entry { record: Record::Event(Box::new(event)), encoded }, Outcome::Recorded(receipt), keyed)
+}
+
+/// Turns due deferred publishes into events. They are not judged again, and only now get their position as an event.
+pub(super) fn admit_due(state: &State, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
+    let mut entries = Vec::new();
+    let mut due = state.deferred.iter().take_while(|(until, _)| *until <= ground.now);
+    for (_, deferred) in due.by_ref().take(DUE_MAX) {
+        let Some((mut envelope, content)) = state.deferred_at(*deferred)? else { continue };
+        // When it happened is when it was first published, unless the client said otherwise; that stands already.
+        envelope.time.get_or_insert(ground.now);
+        let position = ground.next + entries.len() as u64 + 1;
+        let event = Event { position, recorded_at: ground.now, envelope, content };
+        entries.push(Entry::new(Record::EventAdmitted { deferred: *deferred }, ground.entropy));
+        entries.push(Entry::new(Record::Event(Box::new(event)), ground.entropy));
+    }
+    let more = due.next().is_some();
+    Ok(Decided { entries, answer: Answer::Admitted { more }, sync: true })
+}
+
+/// An event the engine writes about itself.
+pub fn engine_event(topic: &str, payload: &Value, place: (u64, Timestamp), entropy: &mut Entropy) -> Entry {
+    let (position, now) = place;
+    let envelope = Envelope {
+        id: model::id::ulid(now, entropy.bytes()),
+        topic: topic.to_owned(),
+        space: "_system".to_owned(),
+        actor: "system:engine".to_owned(),
+        ..Envelope::default()
+    };
+    let body = Content::to_body(&payload.to_string(), None);
+    let content = Content::from_body(std::str::from_utf8(&body).ok()).unwrap_or(Content::Erased);
+    Entry::new(Record::Event(Box::new(Event { position, recorded_at: now, envelope, content })), entropy)
+}

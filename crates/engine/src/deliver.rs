@@ -1,0 +1,203 @@
+//! From the ledger to those who wait: which groups an event reaches, what each has ready, live followers.
+//!
+//! The writer only *offers*: it drops a new event into the inbox of each group whose pattern it meets and goes on. A
+//! group looks at its inbox when somebody pulls; an inbox that overflowed is read again from the ledger.
+
+pub mod dispatcher;
+pub mod follow;
+pub mod matcher;
+pub mod push;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::event::Event;
+use model::group::Definition;
+use model::topic::trie::Trie;
+use model::{Position, Problem};
+use tokio::sync::Notify;
+
+pub use dispatcher::Delivery;
+use dispatcher::Dispatcher;
+use matcher::Matcher;
+
+use crate::state::Group;
+
+/// Offers kept for a group that nobody pulls from; beyond it the ledger is read again.
+const INBOX_MAX: usize = 1_024;
+
+#[derive(Default)]
+struct Inbox {
+    offered: VecDeque<Arc<Event>>,
+    /// Something up to here was offered and dropped.
+    dropped_through: Position,
+}
+
+/// One group, shared by the writer, which offers, and the workers, who take.
+pub struct GroupHandle {
+    pub name: String,
+    inbox: Mutex<Inbox>,
+    dispatcher: Mutex<Dispatcher>,
+    /// Somebody may find something to take.
+    pub wake: Notify,
+    /// Something was settled; publishes held back by `on_lag` look again.
+    pub freed: Notify,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while a lock is held is caught where tasks are supervised; the data is still the best there is.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl GroupHandle {
+    pub fn new(group: Group, epoch: u64) -> Result<GroupHandle, Problem> {
+        let matcher = Matcher::new(&group.definition)?;
+        let name = group.name.clone();
+        let dispatcher = Mutex::new(Dispatcher::new(group, matcher, epoch));
+        Ok(GroupHandle {
+            name,
+            inbox: Mutex::default(),
+            dispatcher,
+            wake: Notify::new(),
+            freed: Notify::new(),
+        })
+    }
+
+    pub fn dispatcher(&self) -> MutexGuard<'_, Dispatcher> {
+        lock(&self.dispatcher)
+    }
+
+    /// Never waits for a worker: the inbox is held for a push only.
+    fn offer(&self, event: &Arc<Event>) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.offered.len() >= INBOX_MAX {
+            inbox.offered.clear();
+            inbox.dropped_through = event.position;
+        } else {
+            inbox.offered.push_back(event.clone());
+        }
+        drop(inbox);
+        self.wake.notify_one();
+    }
+
+    /// Begins again from the durable half; tokens handed out before are stale.
+    pub fn restart(&self, group: Group, epoch: u64) -> Result<(), Problem> {
+        let matcher = Matcher::new(&group.definition)?;
+        *self.dispatcher() = Dispatcher::new(group, matcher, epoch);
+        self.wake.notify_waiters();
+        Ok(())
+    }
+
+    /// Looks at what is new up to `visible`. `read(from, to)` fetches events from the ledger, a chunk at a time, and says
+    /// how far it came; it is asked only when the inbox does not hold everything.
+    pub fn intake(
+        &self,
+        dispatcher: &mut Dispatcher,
+        visible: Position,
+        mut read: impl FnMut(Position, Position) -> Result<(Vec<Arc<Event>>, Position), Problem>,
+    ) -> Result<(), Problem> {
+        // `visible` was read before the inbox is emptied, and the writer offers before it raises `visible`: whatever is
+        // at or below it and matches has been offered.
+        let (offered, dropped) = {
+            let mut inbox = lock(&self.inbox);
+            (std::mem::take(&mut inbox.offered), inbox.dropped_through)
+        };
+        let newest = offered.back().map_or(0, |event| event.position);
+        let first = offered.front().map_or(newest, |event| event.position);
+        let complete = dropped <= dispatcher.scanned && dispatcher.is_live_from(first);
+        if complete {
+            offered.iter().for_each(|event| dispatcher.look_at(event));
+            dispatcher.live_through(visible.max(newest));
+            return Ok(());
+        }
+        let target = visible.max(newest).max(dropped);
+        dispatcher.behind(target);
+        while dispatcher.scanned < dispatcher.scan_to && dispatcher.wants_more() {
+            let (events, through) = read(dispatcher.scanned + 1, dispatcher.scan_to)?;
+            events.iter().for_each(|event| dispatcher.look_at(event));
+            dispatcher.looked_through(through);
+        }
+        Ok(())
+    }
+}
+
+/// All groups of a tenant, and the index from topics to them.
+#[derive(Default)]
+pub struct Registry {
+    by_name: BTreeMap<String, u32>,
+    handles: Vec<Option<Arc<GroupHandle>>>,
+    trie: Trie<u32>,
+    definitions: BTreeMap<u32, Definition>,
+    hits: Vec<u32>,
+}
+
+impl Registry {
+    pub fn get(&self, name: &str) -> Option<Arc<GroupHandle>> {
+        self.handles[*self.by_name.get(name)? as usize].clone()
+    }
+
+    pub fn all(&self) -> Vec<Arc<GroupHandle>> {
+        self.by_name.values().filter_map(|slot| self.handles[*slot as usize].clone()).collect()
+    }
+
+    /// Groups that a publish to this topic must not outrun, with their limits.
+    pub fn watched(&self, topic: &str) -> Vec<(Arc<GroupHandle>, Definition)> {
+        let keeps = |d: &Definition| d.lag_action == model::group::LagAction::Keep;
+        let watched = self.definitions.iter().filter(|(_, d)| !keeps(d));
+        let concerned = watched.filter(|(_, d)| d.patterns.iter().any(|pattern| pattern.receives(topic)));
+        concerned.filter_map(|(slot, d)| Some((self.handles[*slot as usize].clone()?, d.clone()))).collect()
+    }
+
+    pub fn put(&mut self, handle: Arc<GroupHandle>, definition: &Definition) {
+        let slot = self.slot_of(&handle.name);
+        self.unfile(slot);
+        for pattern in &definition.patterns {
+            self.trie.insert(pattern, slot);
+        }
+        self.definitions.insert(slot, definition.clone());
+        self.handles[slot as usize] = Some(handle);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        let Some(slot) = self.by_name.remove(name) else { return };
+        self.unfile(slot);
+        if let Some(handle) = self.handles[slot as usize].take() {
+            handle.wake.notify_waiters();
+        }
+    }
+
+    /// Offers a new event to every group whose pattern it meets.
+    pub fn route(&mut self, event: &Arc<Event>) {
+        if self.by_name.is_empty() {
+            return;
+        }
+        self.hits.clear();
+        self.trie.receivers(&event.envelope.topic, &mut self.hits);
+        for slot in &self.hits {
+            if let Some(handle) = &self.handles[*slot as usize] {
+                handle.offer(event);
+            }
+        }
+    }
+
+    fn slot_of(&mut self, name: &str) -> u32 {
+        if let Some(slot) = self.by_name.get(name) {
+            return *slot;
+        }
+        let free = self.handles.iter().position(Option::is_none);
+        let slot = free.unwrap_or_else(|| {
+            self.handles.push(None);
+            self.handles.len() - 1
+        }) as u32;
+        self.by_name.insert(name.to_owned(), slot);
+        slot
+    }
+
+    fn unfile(&mut self, slot: u32) {
+        if let Some(definition) = self.definitions.remove(&slot) {
+            for pattern in &definition.patterns {
+                self.trie.remove(pattern, slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! A group's half in memory: what is ready, in flight or waiting for its next try, and how far the floor may move.
+//!
+//! Pure: events, acks and `now` go in; deliveries and moves come out. After a crash it is built again from the durable
+//! half, and what was in flight is delivered again.
+//!
+//! **Invariant:** every matching position between floor and `scanned` that is not settled has a slot. The floor moves
+//! over a contiguous prefix without slots only, so parallel workers cannot make it pass an event that is still open.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::event::Event;
+use model::group::{OnExpired, Ordering};
+use model::record::{DeadReason, Moved, Span};
+use model::{Position, Timestamp};
+
+use super::matcher::{Match, Matcher};
+use crate::command::{Failing, Fate, Why};
+use crate::faults::planted;
+use crate::state::Group;
+use crate::state::group::CRASHES_MAX;
+
+/// How far ahead of the workers events are kept ready.
+const READY_MAX: usize = 4_096;
+/// Slots of all kinds, and their bytes, above which nothing more is read until something settles.
+const SLOTS_MAX: usize = 65_536;
+const BYTES_MAX: usize = 16 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Ready,
+    /// Behind an earlier event of its key, or its key is parked.
+    Blocked,
+    InFlight {
+        serial: u64,
+        deadline: Timestamp,
+    },
+    Delayed {
+        until: Timestamp,
+    },
+    /// Its failure is being recorded.
+    Limbo,
+}
+
+struct Slot {
+    event: Arc<Event>,
+    stand: Stand,
+    failures: u32,
+    key: Option<String>,
+}
+
+/// One event handed to one worker.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub token: String,
+    pub attempt: u32,
+    pub deadline: Timestamp,
+    pub event: Arc<Event>,
+}
+
+#[derive(Default)]
+pub struct Taken {
+    pub deliveries: Vec<Delivery>,
+    /// Events that must become dead letters instead: expired, or crashed too often.
+    pub dying: Vec<Failing>,
+}
+
+pub struct Dispatcher {
+    pub group: Group,
+    matcher: Matcher,
+    /// Everything at or below it was looked at.
+    pub scanned: Position,
+    /// Up to here the ledger must be read, because offers were dropped or never made.
+    pub scan_to: Position,
+    slots: BTreeMap<Position, Slot>,
+    ready: BTreeSet<(Reverse<u8>, Position)>,
+    delayed: BTreeSet<(Timestamp, Position)>,
+    deadlines: BTreeSet<(Timestamp, Position)>,
+    keys: HashMap<String, BTreeSet<Position>>,
+    in_limbo: usize,
+    bytes: usize,
+    /// Settled since the last flush, and how many of them by an ack.
+    settled: Vec<Position>,
+    acked: u64,
+    flushed: (Position, Position),
+    delivered_to: Position,
+    epoch: u64,
+    serial: u64,
+    pub filter_errors: u64,
+}
+
+impl Dispatcher {
+    /// `epoch` tells this process's tokens from those of an earlier one.
+    pub fn new(group: Group, matcher: Matcher, epoch: u64) -> Dispatcher {
+        Dispatcher {
+            scanned: group.floor,
+            scan_to: group.floor,
+            flushed: (group.floor, group.delivered_to),
+            delivered_to: group.delivered_to,
+            group,
+            matcher,
+            slots: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            delayed: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            keys: HashMap::new(),
+            in_limbo: 0,
+            bytes: 0,
+            settled: Vec::new(),
+            acked: 0,
+            epoch,
+            serial: 0,
+            filter_errors: 0,
+        }
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    /// Matching events that were looked at and are not settled.
+    pub fn open(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn oldest_open(&self) -> Option<&Event> {
+        self.slots.values().next().map(|slot| slot.event.as_ref())
+    }
+
+    /// Whether it pays to look at further events now.
+    pub fn wants_more(&self) -> bool {
+        self.ready.len() < READY_MAX && self.slots.len() < SLOTS_MAX && self.bytes < BYTES_MAX
+    }
+
+    /// Looks at the next event in order of position.
+    pub fn look_at(&mut self, event: &Arc<Event>) {
+        if event.position <= self.scanned {
+            return;
+        }
+        self.scanned = event.position;
+        if self.group.is_settled(event.position) {
+            return;
+        }
+        match self.matcher.test(event) {
+            Match::No => {}
+            Match::Error(error) => {
+                self.filter_errors += 1;
+                tracing::debug!(group = %self.group.name, position = event.position, %error, "filter error");
+            }
+            Match::Yes { key } => self.insert(event.clone(), key),
+        }
+    }
+
+    /// Puts a redriven dead letter back among the open events.
+    pub fn bring_back(&mut self, event: Arc<Event>) {
+        self.group.redriven.insert(event.position);
+        self.group.parked.remove(&event.position);
+        let key = match self.matcher.test(&event) {
+            Match::Yes { key } => key,
+            _ => None,
+        };
+        self.insert(event, key);
+    }
+
+    /// Everything up to here was looked at, though nothing of it may have matched.
+    pub fn looked_through(&mut self, position: Position) {
+        self.scanned = self.scanned.max(position);
+    }
+
+    /// Whether nothing has to be read from the ledger before an offer at `first`.
+    pub fn is_live_from(&self, first: Position) -> bool {
+        self.scanned >= self.scan_to && (self.wants_more() || first == 0)
+    }
+
+    /// Everything up to here was offered and looked at.
+    pub fn live_through(&mut self, position: Position) {
+        self.looked_through(position);
+        self.scan_to = self.scan_to.max(self.scanned);
+    }
+
+    /// The ledger has to be read up to here.
+    pub fn behind(&mut self, position: Position) {
+        self.scan_to = self.scan_to.max(position);
+    }
+
+    fn insert(&mut self, event: Arc<Event>, key: Option<String>) {
+        let position = event.position;
+        let failure = self.group.failures.get(&position);
+        let failures = failure.map_or(0, |failure| failure.failures);
+        let until = failure.map(|failure| failure.until);
+        self.bytes += size(&event);
+        if let Some(key) = &key {
+            self.keys.entry(key.clone()).or_default().insert(position);
+        }
+        self.slots.insert(position, Slot { event, stand: Stand::Blocked, failures, key });
+        match until {
+            Some(until) => self.set(position, Stand::Delayed { until }),
+            None => self.free(position),
+        }
+    }
+
+    /// Ready, unless an earlier event of its key is open or the key is parked.
+    fn free(&mut self, position: Position) {
+        let blocked = self.slots.get(&position).and_then(|slot| slot.key.as_ref()).is_some_and(|key| {
+            let first = self.keys.get(key).and_then(|positions| positions.first());
+            first != Some(&position) || self.group.parked.values().any(|parked| parked == key)
+        });
+        self.set(position, if blocked { Stand::Blocked } else { Stand::Ready });
+    }
+
+    fn set(&mut self, position: Position, stand: Stand) {
+        let Some(slot) = self.slots.get_mut(&position) else { return };
+        let before = std::mem::replace(&mut slot.stand, stand);
+        let rank = match self.group.definition.ordering {
+            Ordering::None => slot.event.envelope.priority,
+            Ordering::Key | Ordering::Strict => 0,
+        };
+        match before {
+            Stand::Ready => _ = self.ready.remove(&(Reverse(rank), position)),
+            Stand::Delayed { until } => _ = self.delayed.remove(&(until, position)),
+            Stand::InFlight { deadline, .. } => _ = self.deadlines.remove(&(deadline, position)),
+            Stand::Limbo => self.in_limbo -= 1,
+            Stand::Blocked => {}
+        }
+        match stand {
+            Stand::Ready => _ = self.ready.insert((Reverse(rank), position)),
+            Stand::Delayed { until } => _ = self.delayed.insert((until, position)),
+            Stand::InFlight { deadline, .. } => _ = self.deadlines.insert((deadline, position)),
+            Stand::Limbo => self.in_limbo += 1,
+            Stand::Blocked => {}
+        }
+    }
+
+    /// Hands out up to `max` events.
+    pub fn take(&mut self, max: usize, now: Timestamp) -> Taken {
+        let mut taken = Taken::default();
+        if self.group.paused || self.group.halted_on != 0 {
+            return taken;
+        }
+        self.wake_delayed(now);
+        let room =
+            (self.group.definition.max_inflight as usize).saturating_sub(self.in_flight() + self.in_limbo);
+        while taken.deliveries.len() < max.min(room) {
+            let Some(position) = self.next_ready() else { break };
+            match self.verdict(position, now) {
+                None => taken.deliveries.push(self.hand_out(position, now)),
+                Some(None) => self.settle(position),
+                Some(Some(reason)) => taken.dying.extend(self.doom(position, Why::Dead(reason))),
+            }
+        }
+        taken
+    }
+
+    fn next_ready(&self) -> Option<Position> {
+        let (_, position) = self.ready.first().copied()?;
+        match self.group.definition.ordering {
+            Ordering::Strict if self.slots.keys().next() != Some(&position) => None,
+            _ => Some(position),
+        }
+    }
+
+    /// `Some` when the event is not to be delivered: dropped, or dead for a reason.
+    fn verdict(&self, position: Position, now: Timestamp) -> Option<Option<DeadReason>> {
+        let slot = self.slots.get(&position)?;
+        if slot.event.expires_at().is_some_and(|at| at <= now) {
+            return Some(match self.group.definition.on_expired {
+                OnExpired::Drop => None,
+                OnExpired::DeadLetter => Some(DeadReason::Expired),
+            });
+        }
+        (self.group.crashes_of(position) >= CRASHES_MAX).then_some(Some(DeadReason::Quarantined))
+    }
+
+    fn hand_out(&mut self, position: Position, now: Timestamp) -> Delivery {
+        self.serial += 1;
+        let (serial, deadline) = (self.serial, now.plus(self.group.definition.ack_deadline));
+        self.set(position, Stand::InFlight { serial, deadline });
+        self.delivered_to = self.delivered_to.max(position);
+        let slot = &self.slots[&position];
+        Delivery {
+            token: format!("{:x}.{position}.{serial}", self.epoch),
+            attempt: slot.failures + self.group.crashes_of(position) + 1,
+            deadline,
+            event: slot.event.clone(),
+        }
+    }
+
+    /// Takes back what could not be handed over: no attempt was made.
+    pub fn take_back(&mut self, deliveries: &[Delivery]) {
+        for delivery in deliveries {
+            if self.flight(&delivery.token, Timestamp::EPOCH).is_some() {
+                self.free(delivery.event.position);
+            }
+        }
+    }
+
+    /// The position a good token stands for; `None` when it is stale.
+    fn flight(&self, token: &str, now: Timestamp) -> Option<Position> {
+        let mut parts = token.split('.');
+        let epoch = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let (position, serial): (Position, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        if epoch != self.epoch || parts.next().is_some() {
+            return None;
+        }
+        match self.slots.get(&position)?.stand {
+            Stand::InFlight { serial: current, deadline } if current == serial && deadline > now => {
+                Some(position)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn ack(&mut self, token: &str, now: Timestamp) -> bool {
+        let Some(position) = self.flight(token, now) else { return false };
+        self.settle(position);
+        self.acked += 1;
+        true
+    }
+
+    pub fn extend(&mut self, token: &str, by: Duration, now: Timestamp) -> bool {
+        let Some(position) = self.flight(token, now) else { return false };
+        let Stand::InFlight { serial, .. } = self.slots[&position].stand else { return false };
+        self.set(position, Stand::InFlight { serial, deadline: now.plus(by) });
+        true
+    }
+
+    /// Ends a delivery that went wrong; its fate is decided by the writer and told to [`Dispatcher::meet`].
+    pub fn release(&mut self, token: &str, why: Why, now: Timestamp) -> Option<Failing> {
+        let position = self.flight(token, now)?;
+        self.doom(position, why)
+    }
+
+    fn doom(&mut self, position: Position, why: Why) -> Option<Failing> {
+        self.set(position, Stand::Limbo);
+        let slot = self.slots.get(&position)?;
+        Some(Failing { event: slot.event.clone(), why, delay: None, error: None, key: slot.key.clone() })
+    }
+
+    /// Deliveries whose deadline has passed: each is a failed attempt.
+    pub fn overdue(&mut self, now: Timestamp) -> Vec<Failing> {
+        let late: Vec<Position> =
+            self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, position)| *position).collect();
+        let missed = |failing: Failing| Failing { error: Some("ack deadline missed".to_owned()), ..failing };
+        late.into_iter().filter_map(|position| self.doom(position, Why::Failed)).map(missed).collect()
+    }
+
+    /// What the writer decided about a failing delivery.
+    pub fn meet(&mut self, position: Position, fate: Fate) {
+        match fate {
+            Fate::Retry { at, failures } => {
+                if let Some(slot) = self.slots.get_mut(&position) {
+                    slot.failures = failures;
+                }
+                self.set(position, Stand::Delayed { until: at });
+            }
+            Fate::Halted => {
+                self.group.halted_on = position;
+                self.set(position, Stand::Ready);
+            }
+            Fate::Dead | Fate::Gone => self.remove(position),
+        }
+    }
+
+    /// The writer could not record the failure: the delivery simply runs into its next try.
+    pub fn forgive(&mut self, position: Position) {
+        self.free(position);
+    }
+
+    /// The dead letter at `position` parks its key.
+    pub fn park(&mut self, position: Position, key: String) {
+        self.group.parked.insert(position, key.clone());
+        for waiting in self.keys.get(&key).cloned().unwrap_or_default() {
+            if self.slots.get(&waiting).is_some_and(|slot| slot.stand == Stand::Ready) {
+                self.set(waiting, Stand::Blocked);
+            }
+        }
+    }
+
+    pub fn unhalt(&mut self) {
+        let position = std::mem::take(&mut self.group.halted_on);
+        self.group.failures.remove(&position);
+        if let Some(slot) = self.slots.get_mut(&position) {
+            slot.failures = 0;
+        }
+    }
+
+    fn settle(&mut self, position: Position) {
+        self.settled.push(position);
+        self.remove(position);
+    }
+
+    fn remove(&mut self, position: Position) {
+        self.set(position, Stand::Blocked);
+        let Some(slot) = self.slots.remove(&position) else { return };
+        self.bytes -= size(&slot.event);
+        self.group.redriven.remove(&position);
+        if position > self.group.floor {
+            self.group.settled.insert((position, position));
+        }
+        let Some(key) = slot.key else { return };
+        let Some(positions) = self.keys.get_mut(&key) else { return };
+        positions.remove(&position);
+        match positions.first().copied() {
+            None => _ = self.keys.remove(&key),
+            Some(next) if self.slots.get(&next).is_some_and(|slot| slot.stand == Stand::Blocked) => {
+                self.free(next)
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn wake_delayed(&mut self, now: Timestamp) {
+        while let Some((until, position)) = self.delayed.first().copied()
+            && until <= now
+        {
+            self.free(position);
+        }
+    }
+
+    /// When this group next has something to do by itself: a deadline or a retry.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let first = |set: &BTreeSet<(Timestamp, Position)>| set.first().map(|(at, _)| *at);
+        [first(&self.deadlines), first(&self.delayed)].into_iter().flatten().min()
+    }
+
+    /// How far the floor may move: just before the first open event.
+    pub fn floor(&self) -> Position {
+        if planted("floor_past_unacked") {
+            return self.delivered_to.max(self.group.floor);
+        }
+        match self.slots.range(self.group.floor + 1..).next() {
+            Some((first, _)) => first - 1,
+            None => self.scanned.max(self.group.floor),
+        }
+    }
+
+    /// What has moved since the last call, to be recorded; `None` when nothing an ack or a delivery did.
+    pub fn progress(&mut self) -> Option<Moved> {
+        let floor = self.floor();
+        let settled = std::mem::take(&mut self.settled);
+        let acked = std::mem::take(&mut self.acked);
+        if settled.is_empty() && self.delivered_to == self.flushed.1 {
+            return None;
+        }
+        self.flushed = (floor, self.delivered_to);
+        let before = self.group.floor;
+        let ranges = spans(settled.into_iter().filter(|position| *position > floor || *position <= before));
+        self.group.raise_floor(floor);
+        Some(Moved { group: self.group.name.clone(), floor, ranges, delivered_to: self.delivered_to, acked })
+    }
+
+    /// The floor, if it has moved over events that did not match; recorded at seal and at stop only.
+    pub fn quiet_progress(&mut self) -> Option<Moved> {
+        self.progress().or_else(|| {
+            let floor = self.floor();
+            let moved = Moved {
+                group: self.group.name.clone(),
+                floor,
+                ranges: Vec::new(),
+                delivered_to: self.delivered_to.max(floor),
+                acked: 0,
+            };
+            (floor > self.flushed.0).then(|| {
+                self.flushed = (floor, moved.delivered_to);
+                self.delivered_to = moved.delivered_to;
+                self.group.raise_floor(floor);
+                moved
+            })
+        })
+    }
+
+    /// Whether an ack waits to be recorded.
+    pub fn is_dirty(&self) -> bool {
+        !self.settled.is_empty()
+    }
+
+    /// Elapsed waits keep their length when the wall clock is stepped.
+    pub fn shift(&mut self, by_ms: i64) {
+        let shift = |at: Timestamp| Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000);
+        let positions: Vec<Position> = self.slots.keys().copied().collect();
+        for position in positions {
+            match self.slots[&position].stand {
+                Stand::InFlight { serial, deadline } => {
+                    self.set(position, Stand::InFlight { serial, deadline: shift(deadline) });
+                }
+                Stand::Delayed { until } => self.set(position, Stand::Delayed { until: shift(until) }),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn spans(positions: impl Iterator<Item = Position>) -> Vec<Span> {
+    positions.map(|position| (position, position)).collect::<crate::ranges::Ranges>().spans()
+}
+
+fn size(event: &Event) -> usize {
+    512 + event.content.payload().map_or(0, str::len)
+}

@@ -1,0 +1,84 @@
+//! Reading on as the ledger grows: live streams, replays and exports are all this one thing, from a position on.
+
+use std::sync::Arc;
+
+use lang::filter::Filter;
+use model::event::Event;
+use model::topic::Pattern;
+use model::{Position, Problem};
+use tokio::sync::watch;
+
+use crate::tenant::Tenant;
+
+/// What a follower wants to see. No pattern: everything but the engine's own events.
+#[derive(Default)]
+pub struct Follow {
+    pub patterns: Vec<Pattern>,
+    pub space: Option<String>,
+    pub filter: Option<Filter>,
+    /// Begin after this position; `None`: from now.
+    pub after: Option<Position>,
+}
+
+impl Follow {
+    /// Whether the event is wanted. A filter that errs does not match.
+    pub fn wants(&self, event: &Event) -> bool {
+        let envelope = &event.envelope;
+        let topic = match self.patterns.as_slice() {
+            [] => !model::topic::is_engine(&envelope.topic),
+            patterns => patterns.iter().any(|pattern| pattern.receives(&envelope.topic)),
+        };
+        topic
+            && self.space.as_ref().is_none_or(|space| *space == envelope.space)
+            && self.filter.as_ref().is_none_or(|filter| filter.test(&event.to_value()).unwrap_or(false))
+    }
+}
+
+pub struct Follower {
+    tenant: Tenant,
+    follow: Follow,
+    next: Position,
+    seen: watch::Receiver<Position>,
+}
+
+impl Follower {
+    pub(crate) fn new(tenant: Tenant, follow: Follow) -> Result<Follower, Problem> {
+        let seen = tenant.watch();
+        let next = follow.after.unwrap_or_else(|| tenant.head()) + 1;
+        if next < tenant.first() {
+            return Err(crate::read::gone(tenant.first()));
+        }
+        Ok(Follower { tenant, follow, next, seen })
+    }
+
+    /// Everything up to here was looked at; nothing after it will be missed.
+    pub fn position(&self) -> Position {
+        self.next - 1
+    }
+
+    /// What is there now, at most `max`; may be empty.
+    pub fn try_next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
+        let mut wanted = Vec::new();
+        let head = self.tenant.head();
+        while self.next <= head && wanted.is_empty() {
+            let (events, through) = self.tenant.events_from(self.next, head, max)?;
+            self.next = through + 1;
+            wanted = events.into_iter().filter(|event| self.follow.wants(event)).collect();
+        }
+        Ok(wanted)
+    }
+
+    /// Waits until there is something. Dropping the future loses nothing.
+    pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
+        loop {
+            self.seen.borrow_and_update();
+            let events = self.try_next(max)?;
+            if !events.is_empty() {
+                return Ok(events);
+            }
+            if self.seen.changed().await.is_err() {
+                return Err(crate::tenant::closing());
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Planted bugs, so that each promise has a test that was once seen red. A default binary has none of this.
+
+/// Whether `EVERWHEN_FAULT` names this bug. Always false without the cargo feature `faults`.
+#[cfg(feature = "faults")]
+#[expect(clippy::disallowed_methods, reason = "read once, and only in binaries built to be broken")]
+pub fn planted(bug: &str) -> bool {
+    static BUG: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    BUG.get_or_init(|| std::env::var("EVERWHEN_FAULT").ok()).as_deref() == Some(bug)
+}
+
+#[cfg(not(feature = "faults"))]
+pub fn planted(_bug: &str) -> bool {
+    false
+}

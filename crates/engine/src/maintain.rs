@@ -1,0 +1,3 @@
+//! Housekeeping beside the path of an event: snapshots, trimming, backup, erasing, verifying.
+
+pub mod snapshot;

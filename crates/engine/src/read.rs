@@ -1,0 +1,152 @@
+//! From lines of the ledger back to records and events: the fold at start, the backlog of groups, searches, streams.
+
+use std::sync::Arc;
+
+use ledger::{BodyRef, Error, Head, Line, Reader, RecordRef};
+use model::event::Event;
+use model::record::{At, DecodeError, Record, decode_event};
+use model::{Code, Position, Problem, Timestamp};
+
+use crate::apply::{Place, apply};
+use crate::state::State;
+
+/// How much is read at a time.
+pub const CHUNK: usize = 256 * 1024;
+
+/// Any failure of the ledger, as a user sees it.
+pub fn problem(error: Error) -> Problem {
+    let text = error.to_string();
+    match error {
+        Error::Gone { first } => gone(first),
+        Error::Full => Problem::new(Code::StorageFull, text).hint("free space on the data directory's disk"),
+        Error::ReadOnly => Problem::new(Code::StorageReadOnly, text).hint("remount the disk writable"),
+        Error::Missing { .. } => Problem::new(Code::StoreNotFound, text).hint("`everwhen init` makes one"),
+        Error::Exists { .. } => {
+            Problem::new(Code::StoreExists, text).hint("name a directory that does not exist yet")
+        }
+        Error::Corrupt { .. } | Error::Unreadable { .. } => Problem::new(Code::StoreCorrupt, text)
+            .hint("see `everwhen verify`; `everwhen salvage --to DIR` copies the valid part"),
+        _ => Problem::new(Code::StorageFailed, text)
+            .hint("check the disk and the permissions of the data directory"),
+    }
+}
+
+pub fn gone(first: Position) -> Problem {
+    Problem::new(Code::EventGone, format!("positions below {first} were trimmed"))
+        .hint(format!("the first position kept is {first}"))
+        .with("first", first)
+}
+
+fn at<'a>(record: &RecordRef<'a>, recorded_at: Timestamp) -> At<'a> {
+    let body = match &record.body {
+        Some(BodyRef::Json(json)) => Some(json.get()),
+        Some(BodyRef::Erased) | None => None,
+    };
+    At {
+        position: record.position,
+        recorded_at,
+        kind: record.kind,
+        version: record.version,
+        data: record.data.get(),
+        body,
+    }
+}
+
+fn undecodable(error: DecodeError, position: Position) -> Problem {
+    match error {
+        DecodeError::Unknown(kind, version) => Problem::new(
+            Code::StoreNewer,
+            format!("the record at position {position} is of kind \"{kind}\" version {version}, which this version does not know"),
+        )
+        .hint("use the everwhen version that wrote it"),
+        DecodeError::Malformed(what) => {
+            Problem::new(Code::StoreCorrupt, format!("the record at position {position} cannot be read: {what}"))
+                .hint("see `everwhen verify`")
+        }
+    }
+}
+
+pub fn parse(line: &[u8]) -> Result<(Line<'_>, Timestamp), Problem> {
+    let line = ledger::parse(line).map_err(|bad| {
+        Problem::new(Code::StoreCorrupt, format!("a line of the ledger cannot be read: {bad}"))
+    })?;
+    let time = Timestamp::parse(line.time)?;
+    Ok((line, time))
+}
+
+/// Every record of `bytes` at or after `from`, decoded, in order.
+pub fn records(
+    bytes: &[u8],
+    from: Position,
+    mut each: impl FnMut(Place, Record) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    for text in ledger::lines(bytes) {
+        let (line, time) = parse(text)?;
+        for record in line.records().filter(|record| record.position >= from) {
+            let decoded = Record::decode(at(&record, time)).map_err(|e| undecodable(e, record.position))?;
+            each(Place { position: record.position, time }, decoded)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every event of `bytes` in `from..=to` that `want` says yes to by its topic alone; the others are never decoded.
+pub fn events(
+    bytes: &[u8],
+    (from, to): (Position, Position),
+    mut each: impl FnMut(Arc<Event>),
+) -> Result<(), Problem> {
+    for text in ledger::lines(bytes) {
+        let (line, time) = parse(text)?;
+        for record in line.records() {
+            if record.kind == "event" && record.position >= from && record.position <= to {
+                let event = decode_event(&at(&record, time)).map_err(|e| undecodable(e, record.position))?;
+                each(Arc::new(event));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Folds everything after the state's applied position. The state's chain must be the ledger's.
+pub fn fold_tail(
+    reader: &mut dyn Reader,
+    state: &mut State,
+    mut progress: impl FnMut(Position),
+) -> Result<(), Problem> {
+    let mut bytes = Vec::new();
+    let mut next = state.applied.position + 1;
+    loop {
+        let end = reader.read(next, CHUNK, &mut bytes).map_err(problem)?;
+        if end.next == next {
+            return Ok(());
+        }
+        fold_chunk(&bytes, next, state)?;
+        next = end.next;
+        // What is read is durable, so a long fold may commit on its way.
+        if state.open_rows > 8_192 {
+            state.commit().map_err(|fault| Problem::new(Code::StorageFailed, fault.to_string()))?;
+        }
+        progress(next - 1);
+    }
+}
+
+fn fold_chunk(bytes: &[u8], from: Position, state: &mut State) -> Result<(), Problem> {
+    let broken = |fault: crate::state::Fault| Problem::new(Code::StorageFailed, fault.to_string());
+    state.begin().map_err(broken)?;
+    records(bytes, from, |place, record| apply(state, place, &record).map_err(broken))?;
+    if let Some(text) = ledger::lines(bytes).last() {
+        let (line, _) = parse(text)?;
+        state.applied = Head { position: line.last(), chain: line.chain };
+    }
+    Ok(())
+}
+
+/// The event at exactly this position, if the record there is one.
+pub fn event_at(reader: &mut dyn Reader, position: Position) -> Result<Option<Arc<Event>>, Problem> {
+    let mut bytes = Vec::new();
+    reader.read(position, 1, &mut bytes).map_err(problem)?;
+    let mut found = None;
+    events(&bytes, (position, position), |event| found = Some(event))?;
+    Ok(found)
+}

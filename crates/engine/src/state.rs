@@ -1,0 +1,187 @@
+//! What deciding needs to know: `state.db` plus the cursors held in memory. Derived from the ledger, never the truth.
+//!
+//! **Invariant:** `applied` (position and chain) is committed together with everything folded up to it. A pair that is
+//! not in the ledger means the file belongs to another history: it is discarded and rebuilt.
+
+pub mod dump;
+pub mod group;
+pub mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use ledger::{Chain, Head};
+use model::{Position, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+pub use group::{Failure, Group};
+
+/// Numbered, in order, never edited once released: the index is the version before it runs.
+const MIGRATIONS: &[&str] = &[include_str!("state/schema.sql")];
+
+/// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
+#[derive(Debug, thiserror::Error)]
+#[error("state.db: {0}")]
+pub struct Fault(#[from] pub rusqlite::Error);
+
+pub type Result<T> = std::result::Result<T, Fault>;
+
+/// A publish that waits for its time, by when it is due.
+pub type Due = (Timestamp, Position);
+
+pub struct State {
+    pub(crate) db: Connection,
+    pub applied: Head,
+    pub groups: BTreeMap<String, Group>,
+    pub deferred: BTreeSet<Due>,
+    /// First position kept and the chain hash before it; (1, zeros) until something was trimmed.
+    pub first: Position,
+    pub before: Chain,
+    pub format: u32,
+    /// Rows written since the last commit of `state.db`.
+    pub open_rows: usize,
+    dirty: BTreeSet<String>,
+    open: bool,
+}
+
+impl State {
+    /// Opens or creates the file; `None` keeps the state in memory (backtest, tests).
+    pub fn open(path: Option<&Path>) -> Result<State> {
+        let db = match path {
+            Some(path) => Connection::open(path)?,
+            None => Connection::open_in_memory()?,
+        };
+        db.execute_batch(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0;
+             PRAGMA temp_store=MEMORY; PRAGMA cache_size=-2000; PRAGMA journal_size_limit=4194304;",
+        )?;
+        db.set_prepared_statement_cache_capacity(64);
+        migrate(&db)?;
+        let mut state = State {
+            db,
+            applied: Head { position: 0, chain: Chain::ZERO },
+            groups: BTreeMap::new(),
+            deferred: BTreeSet::new(),
+            first: 1,
+            before: Chain::ZERO,
+            format: 1,
+            open_rows: 0,
+            dirty: BTreeSet::new(),
+            open: false,
+        };
+        state.load()?;
+        Ok(state)
+    }
+
+    /// Drops what was folded since the last commit and reads the committed state again.
+    pub fn roll_back(&mut self) -> Result<()> {
+        if self.open {
+            self.db.execute_batch("ROLLBACK")?;
+            self.open = false;
+        }
+        self.load()
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let meta = |name: &str| -> Result<Option<String>> {
+            let mut read = self.db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+            Ok(read.query_row([name], |row| row.get(0)).optional()?)
+        };
+        let number = |text: Option<String>| text.and_then(|t| t.parse().ok());
+        let chain = |text: Option<String>| text.and_then(|t| Chain::parse(&t)).unwrap_or(Chain::ZERO);
+        let applied =
+            Head { position: number(meta("applied_position")?).unwrap_or(0), chain: chain(meta("chain")?) };
+        let first = number(meta("first")?).unwrap_or(1);
+        let before = chain(meta("before")?);
+        let format = number(meta("format")?).unwrap_or(1) as u32;
+        (self.applied, self.first, self.before, self.format) = (applied, first, before, format);
+        self.groups = group::load_all(&self.db)?;
+        self.deferred = rows::load_deferred(&self.db)?;
+        (self.open_rows, self.dirty) = (0, BTreeSet::new());
+        Ok(())
+    }
+
+    /// Begins a transaction unless one is open; everything folded goes into it.
+    pub fn begin(&mut self) -> Result<()> {
+        if !self.open {
+            self.db.execute_batch("BEGIN IMMEDIATE")?;
+            self.open = true;
+        }
+        Ok(())
+    }
+
+    /// Commits what was folded. **Only after every batch in it is synced**, or a crash leaves state ahead of the ledger.
+    pub fn commit(&mut self) -> Result<()> {
+        self.begin()?;
+        for name in std::mem::take(&mut self.dirty) {
+            if let Some(group) = self.groups.get(&name) {
+                group::store(&self.db, group)?;
+            }
+        }
+        self.put_meta("applied_position", &self.applied.position.to_string())?;
+        self.put_meta("chain", &self.applied.chain.to_string())?;
+        self.put_meta("first", &self.first.to_string())?;
+        self.put_meta("before", &self.before.to_string())?;
+        self.put_meta("format", &self.format.to_string())?;
+        self.db.execute_batch("COMMIT")?;
+        (self.open, self.open_rows) = (false, 0);
+        Ok(())
+    }
+
+    /// Whether something was folded that is not yet committed.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Moves the WAL into the file. Slow: called off the loop's hot path.
+    pub fn checkpoint(&self) -> Result<()> {
+        let mut run = self.db.prepare("PRAGMA wal_checkpoint(TRUNCATE)")?;
+        run.query_row([], |_| Ok(())).optional()?;
+        Ok(())
+    }
+
+    fn put_meta(&self, name: &str, value: &str) -> Result<()> {
+        let mut put = self.db.prepare_cached(
+            "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )?;
+        put.execute(params![name, value])?;
+        Ok(())
+    }
+
+    /// The group, to be changed; remembers to write its row.
+    pub(crate) fn group_mut(&mut self, name: &str) -> Option<&mut Group> {
+        let group = self.groups.get_mut(name)?;
+        self.dirty.insert(name.to_owned());
+        self.open_rows += 1;
+        Some(group)
+    }
+
+    pub(crate) fn put_group(&mut self, group: Group) {
+        self.dirty.insert(group.name.clone());
+        self.open_rows += 1;
+        self.groups.insert(group.name.clone(), group);
+    }
+
+    pub(crate) fn drop_group(&mut self, name: &str) -> Result<()> {
+        self.groups.remove(name);
+        self.dirty.remove(name);
+        self.open_rows += 1;
+        group::remove(&self.db, name)
+    }
+}
+
+fn migrate(db: &Connection) -> Result<()> {
+    let version: usize = db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))? as usize;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(version) {
+        db.execute_batch(&format!("BEGIN; {migration}; PRAGMA user_version = {}; COMMIT", index + 1))?;
+    }
+    Ok(())
+}
+
+/// Whether the file was written by a newer version, which this one must not touch.
+pub fn is_newer(path: &Path) -> Result<bool> {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let Ok(db) = Connection::open_with_flags(path, flags) else { return Ok(false) };
+    let version = db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
+    Ok(version.is_ok_and(|v| v as usize > MIGRATIONS.len()))
+}

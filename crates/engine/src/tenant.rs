@@ -1,0 +1,510 @@
+//! A tenant that is open: its writer, its mailbox and everything that waits on them. Cheap to clone.
+//!
+//! A command goes into the mailbox. If the writer is idle and the disk is quick, the caller commits it on its own
+//! thread; else a pool thread takes whatever has queued, as one batch.
+
+mod groups;
+mod open;
+mod publish;
+mod search;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use ledger::Reader;
+use model::event::Event;
+use model::record::Record;
+use model::{Code, Position, Problem};
+use tokio::sync::watch;
+
+pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
+pub use open::{Home, Opening};
+pub use search::{Page, Query};
+
+use crate::admit::{Admitter, Handled};
+use crate::apply::Place;
+use crate::clock::Clock;
+use crate::command::{Answer, Command};
+use crate::deliver::follow::{Follow, Follower};
+use crate::deliver::{GroupHandle, Registry, lock};
+use crate::entropy::Entropy;
+use crate::mailbox::{Mailbox, Pending};
+use crate::metrics::Metrics;
+use crate::pool::{Bell, Pool, Watch, Work};
+use crate::read;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::tail::Tail;
+use crate::writer::{Committed, Fatal, Moment, STATE_OPEN_MAX, Turn, Writer};
+
+/// A sync slower than this is not worth blocking an async worker for; a pool thread waits instead.
+const INLINE_SYNC_MAX: Duration = Duration::from_millis(2);
+/// Acks are recorded this long after they came, at the latest (R10 promises 100 ms).
+const ACK_FLUSH: Duration = Duration::from_millis(50);
+
+/// What a tenant shares with the engine that opened it.
+#[derive(Clone)]
+pub struct Surroundings {
+    pub clock: Arc<dyn Clock>,
+    pub pool: Arc<Pool>,
+    pub bell: Arc<Bell>,
+    pub health: Arc<Watch>,
+    pub metrics: Arc<Metrics>,
+    pub settings: Arc<Settings>,
+    /// Called when the process must stop. It does not return in production.
+    pub on_fatal: Arc<dyn Fn(&Problem) + Send + Sync>,
+}
+
+#[derive(Clone)]
+pub struct Tenant(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    name: String,
+    dir: Option<PathBuf>,
+    around: Surroundings,
+    admitter: Admitter,
+    writer: Mutex<Option<Writer>>,
+    mailbox: Mailbox,
+    scheduled: AtomicBool,
+    entropy: Mutex<Entropy>,
+    /// Tells this opening's delivery tokens from all others.
+    epoch: u64,
+    tail: RwLock<Tail>,
+    /// The newest durable position; readers stop here.
+    visible: AtomicU64,
+    first: AtomicU64,
+    seen: watch::Sender<Position>,
+    registry: RwLock<Registry>,
+    readers: Mutex<Vec<Box<dyn Reader>>>,
+    sync_nanos: AtomicU64,
+    /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
+    due: AtomicU64,
+    closing: AtomicBool,
+    pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
+}
+
+pub(crate) fn closing() -> Problem {
+    Problem::new(Code::ShuttingDown, "the engine is shutting down").hint("try again once it is back")
+}
+
+impl Tenant {
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The tenant's directory; `None` in memory.
+    pub fn dir(&self) -> Option<&PathBuf> {
+        self.0.dir.as_ref()
+    }
+
+    /// The newest durable position.
+    pub fn head(&self) -> Position {
+        self.0.visible.load(Ordering::Acquire)
+    }
+
+    /// The first position kept.
+    pub fn first(&self) -> Position {
+        self.0.first.load(Ordering::Acquire)
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.0.around.settings
+    }
+
+    pub fn limits(&self) -> crate::settings::Limits {
+        self.0.admitter.limits()
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.around.metrics
+    }
+
+    /// How often each attention rule said what.
+    pub fn attention(&self) -> Vec<(String, &'static str, u64)> {
+        self.0.admitter.counts()
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.0.closing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn boot(&self) -> Duration {
+        self.0.around.clock.boot()
+    }
+
+    pub(crate) fn report_dead(&self, what: &str) {
+        self.0.around.health.report(what);
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Position> {
+        self.0.seen.subscribe()
+    }
+
+    pub(crate) fn layers_allow(&self, event: &Event) -> Handled {
+        let verdicts = self.0.admitter.layers().iter().map(|layer| layer.handle(event));
+        verdicts.into_iter().find(|verdict| !matches!(verdict, Handled::Go)).unwrap_or(Handled::Go)
+    }
+
+    /// Reads on from a position as the ledger grows.
+    pub fn follow(&self, follow: Follow) -> Result<Follower, Problem> {
+        Follower::new(self.clone(), follow)
+    }
+
+    /// Asks the writer; the answer comes once it is durable.
+    pub(crate) async fn ask(&self, command: Command) -> Result<Answer, Problem> {
+        let pending = self.submit(command)?;
+        self.run_or_hand_over();
+        pending.await.unwrap_or_else(|_| Err(closing()))
+    }
+
+    /// As [`Tenant::ask`], for callers that may block; commits on their own thread when the writer is idle.
+    pub(crate) fn ask_blocking(&self, command: Command) -> Result<Answer, Problem> {
+        let mut pending = self.submit(command)?;
+        match self.0.writer.try_lock() {
+            Ok(mut writer) => {
+                self.turn(&mut writer);
+                drop(writer);
+                self.hand_over_rest();
+            }
+            Err(_) => self.hand_over(),
+        }
+        match pending.try_recv() {
+            Ok(answer) => answer,
+            Err(_) => pending.blocking_recv().unwrap_or_else(|_| Err(closing())),
+        }
+    }
+
+    fn submit(&self, command: Command) -> Result<Pending, Problem> {
+        if self.is_closing() && matches!(command, Command::Publish { .. }) {
+            return Err(closing());
+        }
+        Ok(self.0.mailbox.push(command))
+    }
+
+    fn run_or_hand_over(&self) {
+        let quick = self.0.sync_nanos.load(Ordering::Relaxed) < INLINE_SYNC_MAX.as_nanos() as u64;
+        match self.0.writer.try_lock() {
+            Ok(mut writer) if quick => {
+                self.turn(&mut writer);
+                drop(writer);
+                self.hand_over_rest();
+            }
+            _ => self.hand_over(),
+        }
+    }
+
+    fn hand_over(&self) {
+        if !self.0.scheduled.swap(true, Ordering::AcqRel) {
+            self.0.around.pool.push(self.0.clone());
+        }
+    }
+
+    /// Whoever held the writer looks once more after letting go: what came meanwhile found it taken.
+    fn hand_over_rest(&self) {
+        if !self.0.mailbox.is_empty() {
+            self.hand_over();
+        }
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { now: self.0.around.clock.now(), boot: self.0.around.clock.boot() }
+    }
+
+    /// One batch. False when there was nothing to do.
+    fn turn(&self, writer: &mut Option<Writer>) -> bool {
+        let (commands, replies) = self.0.mailbox.take();
+        if commands.is_empty() {
+            return false;
+        }
+        let Some(open) = writer.as_mut() else {
+            replies.into_iter().for_each(|reply| _ = reply.send(Err(closing())));
+            return true;
+        };
+        let moment = self.moment();
+        match open.turn(moment, commands) {
+            Ok(Turn { answers, committed }) => {
+                self.note_sync(open, moment);
+                self.hand_on(open, committed);
+                replies.into_iter().zip(answers).for_each(|(reply, answer)| _ = reply.send(answer));
+            }
+            Err(fatal) => {
+                *writer = None;
+                self.stop(fatal);
+                replies.into_iter().for_each(|reply| _ = reply.send(Err(closing())));
+            }
+        }
+        true
+    }
+
+    fn note_sync(&self, writer: &Writer, moment: Moment) {
+        let nanos = self.boot().saturating_sub(moment.boot).as_nanos() as u64;
+        let before = self.0.sync_nanos.load(Ordering::Relaxed);
+        self.0.sync_nanos.store(before - before / 8 + nanos / 8, Ordering::Relaxed);
+        self.metrics().synced(nanos as f64 / 1e9);
+        if writer.unsettled_since().is_some() {
+            self.due_in(STATE_OPEN_MAX);
+        }
+        if let Some((until, _)) = writer.state.deferred.first() {
+            self.due_in(until.since(moment.now));
+        }
+    }
+
+    /// A failed sync or a broken state: nothing more is answered, the process ends.
+    fn stop(&self, Fatal(problem): Fatal) {
+        self.0.closing.store(true, Ordering::Release);
+        self.report_dead(&format!("tenant {}: {problem}", self.name()));
+        (self.0.around.on_fatal)(&problem);
+    }
+
+    /// What became true goes to those who wait for it. Offers come before `visible` is raised (see `deliver`).
+    fn hand_on(&self, writer: &Writer, committed: Vec<Committed>) {
+        if committed.is_empty() {
+            return;
+        }
+        let mut registry = self.0.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut tail = self.0.tail.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for item in committed {
+            match item {
+                Committed::Event(event) => {
+                    registry.route(&event);
+                    tail.push(event);
+                }
+                Committed::Other(place, record) => {
+                    self.steer(writer, &mut registry, &mut tail, (place, record))
+                }
+            }
+        }
+        drop((registry, tail));
+        let head = writer.head();
+        self.0.visible.store(head, Ordering::Release);
+        self.0.seen.send_replace(head);
+    }
+
+    /// Records that change what is in memory beside the state.
+    fn steer(
+        &self,
+        writer: &Writer,
+        registry: &mut Registry,
+        tail: &mut Tail,
+        (place, record): (Place, Record),
+    ) {
+        match record {
+            Record::GroupPut { group, .. } => self.register(&writer.state, registry, &group, place.position),
+            Record::GroupDeleted { group } => registry.remove(&group),
+            Record::LedgerTrimmed { first, .. } => self.0.first.store(first, Ordering::Release),
+            Record::EventErased { .. } => tail.forget(),
+            Record::ClockStepped { by_ms } => {
+                registry.all().iter().for_each(|handle| handle.dispatcher().shift(by_ms));
+            }
+            Record::GroupDead(dead) => {
+                self.metrics().dead(topic_of(&dead.event));
+                if let (Some(key), Some(handle)) = (dead.parked_key, registry.get(&dead.group)) {
+                    handle.dispatcher().park(dead.position, key);
+                }
+            }
+            Record::GroupSeeked { group, .. }
+            | Record::GroupPaused { group, .. }
+            | Record::GroupHalted { group, .. }
+            | Record::GroupCrashed { group, .. } => self.follow_group(&writer.state, registry, &group, place),
+            Record::GroupRedriven { group, positions } => {
+                bring_back(&writer.state, registry, &group, &positions);
+            }
+            _ => {}
+        }
+    }
+
+    fn register(&self, state: &State, registry: &mut Registry, name: &str, head: Position) {
+        let Some(group) = state.groups.get(name) else { return };
+        let definition = group.definition.clone();
+        let handle = match registry.get(name) {
+            Some(handle) => handle.restart(group.clone(), self.0.epoch ^ head).map(|()| handle),
+            None => GroupHandle::new(group.clone(), self.0.epoch ^ head).map(Arc::new),
+        };
+        match handle {
+            Ok(handle) => {
+                handle.dispatcher().behind(head);
+                for position in &group.redriven {
+                    bring_back_one(state, &handle, *position);
+                }
+                registry.put(handle, &definition);
+            }
+            // Checked before it was recorded, so only a newer language could get here.
+            Err(problem) => tracing::error!(group = name, %problem, "a group's definition does not compile"),
+        }
+    }
+
+    fn follow_group(&self, state: &State, registry: &Registry, name: &str, place: Place) {
+        let (Some(group), Some(handle)) = (state.groups.get(name), registry.get(name)) else { return };
+        let mut dispatcher = handle.dispatcher();
+        if dispatcher.group.since != group.since {
+            drop(dispatcher);
+            if let Err(problem) = handle.restart(group.clone(), self.0.epoch ^ place.position) {
+                tracing::error!(group = name, %problem, "a group's definition does not compile");
+            }
+            handle.dispatcher().behind(place.position);
+        } else {
+            if group.halted_on == 0 && dispatcher.group.halted_on != 0 {
+                dispatcher.unhalt();
+            }
+            (dispatcher.group.paused, dispatcher.group.halted_on) = (group.paused, group.halted_on);
+            dispatcher.group.crashes.clone_from(&group.crashes);
+        }
+        handle.wake.notify_waiters();
+    }
+
+    /// The next thing a group, a deferred publish or an unflushed ack waits for is due `after` now.
+    pub(crate) fn due_in(&self, after: Duration) {
+        let due = self.boot().saturating_add(after).as_nanos().min(u128::from(u64::MAX) - 1) as u64;
+        if self.0.due.fetch_min(due, Ordering::AcqRel) > due {
+            self.0.around.bell.ring();
+        }
+    }
+
+    /// When [`Tenant::tick`] wants to be called, on the boot clock.
+    pub fn next_tick(&self) -> Option<Duration> {
+        let due = self.0.due.load(Ordering::Acquire);
+        (due != u64::MAX).then(|| Duration::from_nanos(due))
+    }
+
+    /// Does what is due by now: missed deadlines, retries, deferred publishes, unflushed acks, uncommitted state.
+    pub fn tick(&self) {
+        self.0.due.store(u64::MAX, Ordering::Release);
+        let moment = self.moment();
+        self.tick_groups(moment.now);
+        self.admit_due(moment);
+        let mut writer = lock(&self.0.writer);
+        let settled = match writer.as_mut() {
+            Some(open) => match open.unsettled_since() {
+                Some(since) if since + STATE_OPEN_MAX <= moment.boot => open.settle(),
+                Some(_) => {
+                    self.due_in(STATE_OPEN_MAX);
+                    Ok(())
+                }
+                None => Ok(()),
+            },
+            None => Ok(()),
+        };
+        if let Err(fatal) = settled {
+            *writer = None;
+            self.stop(fatal);
+        }
+        drop(writer);
+        self.hand_over_rest();
+    }
+
+    fn admit_due(&self, moment: Moment) {
+        loop {
+            let next = {
+                let writer = lock(&self.0.writer);
+                writer.as_ref().and_then(|open| open.state.deferred.first().map(|(until, _)| *until))
+            };
+            match next {
+                Some(until) if until <= moment.now => match self.ask_blocking(Command::AdmitDue) {
+                    Ok(Answer::Admitted { more: true }) => {}
+                    _ => return,
+                },
+                Some(until) => return self.due_in(until.since(moment.now)),
+                None => return,
+            }
+        }
+    }
+
+    /// Runs `look` on the writer between two batches. Short things only: nothing else is answered meanwhile.
+    pub(crate) fn with_writer<T>(
+        &self,
+        look: impl FnOnce(&mut Writer) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let mut writer = lock(&self.0.writer);
+        let result = writer.as_mut().ok_or_else(closing).and_then(look);
+        drop(writer);
+        self.hand_over_rest();
+        result
+    }
+
+    /// A reader of the ledger, from the shelf if one is idle.
+    pub(crate) fn with_reader<T>(
+        &self,
+        read: impl FnOnce(&mut dyn Reader) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let shelved = lock(&self.0.readers).pop();
+        let mut reader = match shelved {
+            Some(reader) => reader,
+            None => self.with_writer(|writer| Ok(writer.ledger.reader()))?,
+        };
+        let result = read(reader.as_mut());
+        let mut shelf = lock(&self.0.readers);
+        if shelf.len() < 4 {
+            shelf.push(reader);
+        }
+        result
+    }
+
+    /// Events in `from..=to`, about `max`, and how far that looked: from memory when they are recent, else a chunk of
+    /// the ledger.
+    pub(crate) fn events_from(
+        &self,
+        from: Position,
+        to: Position,
+        max: usize,
+    ) -> Result<(Vec<Arc<Event>>, Position), Problem> {
+        let recent = self.0.tail.read().unwrap_or_else(std::sync::PoisonError::into_inner).read(from, max);
+        if let Some(mut events) = recent {
+            let whole = events.len() < max;
+            events.retain(|event| event.position <= to);
+            let through = if whole { to } else { events.last().map_or(to, |event| event.position) };
+            return Ok((events, through));
+        }
+        self.with_reader(|reader| {
+            let mut bytes = Vec::new();
+            let end = reader.read(from, read::CHUNK, &mut bytes).map_err(read::problem)?;
+            let mut events = Vec::new();
+            read::events(&bytes, (from, to), |event| events.push(event))?;
+            Ok((events, end.next.saturating_sub(1).clamp(from, to)))
+        })
+    }
+
+    fn registry(&self) -> std::sync::RwLockReadGuard<'_, Registry> {
+        self.0.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn bring_back(state: &State, registry: &Registry, group: &str, positions: &[Position]) {
+    let Some(handle) = registry.get(group) else { return };
+    positions.iter().for_each(|position| bring_back_one(state, &handle, *position));
+    handle.wake.notify_waiters();
+}
+
+fn bring_back_one(state: &State, handle: &GroupHandle, position: Position) {
+    let text = state.redriven_event(&handle.name, position).ok().flatten();
+    match text.and_then(|text| open::event_from_json(&text)) {
+        Some(event) => handle.dispatcher().bring_back(Arc::new(event)),
+        None => tracing::warn!(group = %handle.name, position, "a redriven event cannot be read"),
+    }
+}
+
+fn topic_of(event: &serde_json::value::RawValue) -> &str {
+    #[derive(serde::Deserialize)]
+    struct Topic<'a> {
+        #[serde(borrow, default)]
+        topic: &'a str,
+    }
+    serde_json::from_str::<Topic<'_>>(event.get()).map_or("", |event| event.topic)
+}
+
+impl Work for Inner {
+    /// Batch after batch until nothing is left; then steps back, and looks once more for what came just then.
+    fn work(self: Arc<Self>) {
+        let tenant = Tenant(self);
+        loop {
+            let mut writer = lock(&tenant.0.writer);
+            while tenant.turn(&mut writer) {}
+            drop(writer);
+            tenant.0.scheduled.store(false, Ordering::Release);
+            if tenant.0.mailbox.is_empty() || tenant.0.scheduled.swap(true, Ordering::AcqRel) {
+                return;
+            }
+        }
+    }
+}

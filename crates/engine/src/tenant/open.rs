@@ -1,0 +1,303 @@
+//! Opening a tenant: ledger, state that fits it or is rebuilt, then what a crash left is written down. And closing it.
+
+#![expect(clippy::disallowed_methods, reason = "a state.db that does not fit its ledger is removed here")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use ledger::disk::Disk;
+use ledger::{FileLedger, Head, Ledger, Opened};
+use model::event::{Content, Envelope, Event};
+use model::record::Record;
+use model::{Code, Position, Problem, Timestamp};
+use tokio::sync::watch;
+
+use super::{Inner, Surroundings, Tenant, closing};
+use crate::admit::{Admitter, Layer};
+use crate::command::Command;
+use crate::deliver::{Registry, lock};
+use crate::entropy::Entropy;
+use crate::mailbox::Mailbox;
+use crate::read;
+use crate::state::rows::no_later;
+use crate::state::{self, State};
+use crate::tail::Tail;
+use crate::writer::{Fatal, Writer};
+
+/// Where a tenant lives.
+pub enum Home {
+    /// A directory on a disk: `ledger/`, `state.db`, `snapshots/`.
+    Directory { disk: Arc<dyn Disk>, dir: PathBuf, options: ledger::Options },
+    /// Only a ledger; the state is folded in memory. Simulation and tests.
+    Ledger(Box<dyn Ledger>, Opened),
+}
+
+pub struct Opening {
+    pub name: String,
+    pub home: Home,
+    pub layers: Vec<Arc<dyn Layer>>,
+    pub entropy: Entropy,
+}
+
+impl Tenant {
+    pub fn open(opening: Opening, around: Surroundings) -> Result<Tenant, Problem> {
+        let admitter = Admitter::new(&around.settings, opening.layers)?;
+        let mut entropy = opening.entropy;
+        let epoch = entropy.number();
+        let (ledger, opened, state, dir) = open_home(opening.home)?;
+        let writer = Writer::new(ledger, state, entropy.split());
+        let (head, first) = (writer.head(), writer.ledger.first());
+        let inner = Inner {
+            name: opening.name,
+            dir,
+            around,
+            admitter,
+            mailbox: Mailbox::default(),
+            scheduled: AtomicBool::new(false),
+            entropy: Mutex::new(entropy),
+            epoch,
+            tail: RwLock::new(Tail::new(head + 1)),
+            visible: AtomicU64::new(head),
+            first: AtomicU64::new(first),
+            seen: watch::channel(head).0,
+            registry: RwLock::new(Registry::default()),
+            readers: Mutex::new(Vec::new()),
+            sync_nanos: AtomicU64::new(0),
+            due: AtomicU64::new(u64::MAX),
+            closing: AtomicBool::new(false),
+            workers: tokio::sync::Mutex::default(),
+            writer: Mutex::new(Some(writer)),
+        };
+        let tenant = Tenant(Arc::new(inner));
+        tenant.wake_groups()?;
+        tenant.note_opening(opened)?;
+        tenant.due_in(std::time::Duration::ZERO);
+        Ok(tenant)
+    }
+
+    /// Every group begins where its durable half stands.
+    fn wake_groups(&self) -> Result<(), Problem> {
+        let now = self.0.around.clock.now();
+        let writer = lock(&self.0.writer);
+        let state = &writer.as_ref().ok_or_else(closing)?.state;
+        let mut registry = self.0.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for name in state.groups.keys() {
+            self.register(state, &mut registry, name, self.head());
+            let Some(handle) = registry.get(name) else { continue };
+            for failure in handle.dispatcher().group.failures.values_mut() {
+                failure.until = no_later(failure.until, now, failure.delay_ms);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what the last stop left: a torn tail, deliveries without an answer.
+    fn note_opening(&self, opened: Opened) -> Result<(), Problem> {
+        let mut records = Vec::new();
+        if let Some(torn) = opened.torn {
+            let file =
+                torn.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            tracing::warn!(
+                tenant = self.name(),
+                position = torn.position,
+                file,
+                offset = torn.offset,
+                bytes = torn.bytes,
+                "the last write was cut short by a crash; nothing in it was acknowledged, it was blanked"
+            );
+            let (position, offset, bytes) = (torn.position, torn.offset, torn.bytes);
+            records.push(Record::LedgerTruncated { position, file, offset, bytes });
+        }
+        if !opened.clean {
+            self.with_writer(|writer| {
+                let open = writer.state.groups.values().filter(|group| group.delivered_to > group.floor);
+                let crashed = |group: &crate::state::Group| Record::GroupCrashed {
+                    group: group.name.clone(),
+                    through: group.delivered_to,
+                };
+                records.extend(open.map(crashed));
+                Ok(())
+            })?;
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.ask_blocking(Command::Note { records }).map(|_| ())
+    }
+
+    /// Ends cleanly: handlers finish, acks and floors are recorded, the end mark is synced.
+    pub async fn close(&self) -> Result<(), Problem> {
+        if self.0.closing.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.registry().all().iter().for_each(|handle| handle.wake.notify_waiters());
+        let mut workers = self.0.workers.lock().await;
+        while workers.join_next().await.is_some() {}
+        drop(workers);
+        self.close_now()
+    }
+
+    /// The part of closing that waits for nobody.
+    pub fn close_now(&self) -> Result<(), Problem> {
+        self.0.closing.store(true, Ordering::Release);
+        self.record_floors();
+        self.ask_blocking(Command::Note { records: vec![Record::LedgerClosed] })?;
+        let mut writer = lock(&self.0.writer).take().ok_or_else(closing)?;
+        let broken = |Fatal(problem): Fatal| problem;
+        writer.settle().map_err(broken)?;
+        writer.ledger.close().map_err(|error| Problem::new(Code::StorageFailed, error.to_string()))?;
+        writer.state.checkpoint().map_err(|fault| broken(fault.into()))?;
+        lock(&self.0.readers).clear();
+        self.0.seen.send_replace(self.head());
+        Ok(())
+    }
+}
+
+type Opened4 = (Box<dyn Ledger>, Opened, State, Option<PathBuf>);
+
+fn open_home(home: Home) -> Result<Opened4, Problem> {
+    match home {
+        Home::Ledger(ledger, opened) => {
+            let mut state = State::open(None).map_err(broken)?;
+            fold(ledger.as_ref(), &mut state)?;
+            Ok((ledger, opened, state, None))
+        }
+        Home::Directory { disk, dir, options } => {
+            let (ledger, opened) = open_ledger(disk, &dir.join("ledger"), options)?;
+            let ledger: Box<dyn Ledger> = Box::new(ledger);
+            let state = open_state(ledger.as_ref(), &dir)?;
+            Ok((ledger, opened, state, Some(dir)))
+        }
+    }
+}
+
+fn open_ledger(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    options: ledger::Options,
+) -> Result<(FileLedger, Opened), Problem> {
+    match FileLedger::open(disk.clone(), dir, options) {
+        Err(ledger::Error::Missing { .. }) => {
+            let ledger = FileLedger::create(disk, dir, options).map_err(read::problem)?;
+            Ok((ledger, Opened { clean: true, ..Opened::default() }))
+        }
+        opened => opened.map_err(read::problem),
+    }
+}
+
+fn broken(fault: state::Fault) -> Problem {
+    Fatal::from(fault).0
+}
+
+/// The state beside a ledger: as it is when it belongs to this ledger, else rebuilt.
+fn open_state(ledger: &dyn Ledger, dir: &Path) -> Result<State, Problem> {
+    let path = dir.join("state.db");
+    if state::is_newer(&path).map_err(broken)? {
+        return Err(Problem::new(
+            Code::StoreNewer,
+            format!("\"{}\" was written by a newer version", path.display()),
+        )
+        .hint("use the everwhen version that wrote it"));
+    }
+    let mut state = match State::open(Some(&path)) {
+        Ok(state) if belongs(ledger, state.applied, state.first) => state,
+        Ok(state) if state.applied == Head::EMPTY => rebuild(state, ledger, dir, &path)?,
+        found => {
+            let why = found
+                .as_ref()
+                .err()
+                .map_or("it belongs to another history".to_owned(), |fault| fault.to_string());
+            tracing::warn!(path = %path.display(), why, "state.db is discarded and rebuilt from the ledger");
+            drop(found);
+            discard(&path)?;
+            rebuild(State::open(Some(&path)).map_err(broken)?, ledger, dir, &path)?
+        }
+    };
+    fold(ledger, &mut state)?;
+    state.checkpoint().map_err(broken)?;
+    Ok(state)
+}
+
+/// Whether the state's position and chain are in this ledger.
+fn belongs(ledger: &dyn Ledger, applied: Head, first: Position) -> bool {
+    if applied == Head::EMPTY {
+        return ledger.first() == 1;
+    }
+    let same = ledger::head_at(ledger.reader().as_mut(), applied.position).is_ok_and(|head| head == applied);
+    same && first <= ledger.first()
+}
+
+/// From the first line on, or from the newest snapshot once lines were trimmed.
+fn rebuild(state: State, ledger: &dyn Ledger, dir: &Path, path: &Path) -> Result<State, Problem> {
+    if ledger.first() == 1 {
+        return Ok(state);
+    }
+    drop(state);
+    for snapshot in crate::maintain::snapshot::newest_first(dir) {
+        discard(path)?;
+        std::fs::copy(&snapshot, path).map_err(|error| io(&snapshot, &error))?;
+        match State::open(Some(path)) {
+            Ok(state) if belongs(ledger, state.applied, state.first) => return Ok(state),
+            _ => tracing::warn!(path = %snapshot.display(), "this snapshot does not fit the ledger"),
+        }
+    }
+    Err(Problem::new(
+        Code::StoreCorrupt,
+        format!("\"{}\" is gone, and no snapshot fits the trimmed ledger", path.display()),
+    )
+    .hint("restore a backup, or `everwhen salvage --to DIR` to keep the events"))
+}
+
+fn discard(path: &Path) -> Result<(), Problem> {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(io(Path::new(&file), &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::new(Code::StorageFailed, format!("\"{}\": {error}", path.display()))
+}
+
+fn fold(ledger: &dyn Ledger, state: &mut State) -> Result<(), Problem> {
+    let behind = ledger.head().position.saturating_sub(state.applied.position);
+    if behind > 1_000_000 {
+        tracing::info!(records = behind, "folding the ledger into state.db");
+    }
+    read::fold_tail(ledger.reader().as_mut(), state, |_| ())?;
+    if state.is_open() {
+        state.commit().map_err(broken)?;
+    }
+    Ok(())
+}
+
+/// Reads back an event as [`Event::to_json`] wrote it: dead letters keep theirs in this form.
+pub(super) fn event_from_json(text: &str) -> Option<Event> {
+    #[derive(serde::Deserialize)]
+    struct Shown {
+        position: Position,
+        recorded_at: Timestamp,
+        #[serde(default)]
+        ttl: Option<f64>,
+        #[serde(flatten)]
+        envelope: Envelope,
+    }
+    #[derive(serde::Deserialize)]
+    struct Body {
+        payload: Option<Box<serde_json::value::RawValue>>,
+        ext: Option<Box<serde_json::value::RawValue>>,
+    }
+    let Shown { position, recorded_at, ttl, mut envelope } = serde_json::from_str(text).ok()?;
+    let Body { payload, ext } = serde_json::from_str(text).ok()?;
+    envelope.ttl_ms = ttl.map(|seconds| (seconds * 1000.0) as u64);
+    let content = payload.map_or(Content::Erased, |payload| Content::Kept { payload, ext });
+    Some(Event { position, recorded_at, envelope, content })
+}

@@ -1,0 +1,198 @@
+//! The publish path on the caller's side: admit, watch the groups that must not be outrun, ask the writer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::group::LagAction;
+use model::{Code, Position, Problem, Timestamp};
+
+use super::Tenant;
+use crate::admit::{Admission, Caller, Context, Draft, Prepared};
+use crate::command::{Answer, Command, Outcome};
+use crate::deliver::{GroupHandle, lock};
+use crate::read;
+
+/// How long `on_lag: block` holds a publish before it is refused.
+const BLOCK_MAX: Duration = Duration::from_secs(10);
+
+/// Drafts after admission: what goes to the writer, and the answers that are known already.
+struct Admitted {
+    events: Vec<Prepared>,
+    /// One per draft; `None` where the writer answers.
+    outcomes: Vec<Option<Outcome>>,
+}
+
+impl Tenant {
+    /// Publishes one event; answers when it is durable.
+    pub async fn publish(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
+        let started = self.boot();
+        let topic = draft.topic.clone();
+        let admitted = self.admit(caller, vec![draft], &mut || {})?;
+        self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
+        let outcome = self.record(caller, admitted).await.map(first)?;
+        self.observe(&topic, started);
+        Ok(outcome)
+    }
+
+    /// Publishes several events in one commit: all of them, or none.
+    pub async fn publish_all(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
+        let started = self.boot();
+        let topics: Vec<String> = drafts.iter().map(|draft| draft.topic.clone()).collect();
+        let mut index = 0;
+        let admitted = self
+            .admit(caller, drafts, &mut || index += 1)
+            .map_err(|problem| problem.within(&format!("/{index}")))?;
+        self.keep_pace(caller, topics.iter().map(String::as_str)).await?;
+        let outcomes = self.record(caller, admitted).await?;
+        topics.iter().for_each(|topic| self.observe(topic, started));
+        Ok(outcomes)
+    }
+
+    /// As [`Tenant::publish`], for callers that may block; an idle writer commits on this thread.
+    pub fn publish_blocking(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
+        let started = self.boot();
+        let topic = draft.topic.clone();
+        let admitted = self.admit(caller, vec![draft], &mut || {})?;
+        if let Some((_, limit)) = self.lagging(caller, &topic).into_iter().next() {
+            return Err(limit.problem);
+        }
+        if admitted.events.is_empty() {
+            return Ok(first(merge(admitted.outcomes, Vec::new())));
+        }
+        let Admitted { events, outcomes } = admitted;
+        let outcome = match self.ask_blocking(Command::Publish { events, outside: caller.outside })? {
+            Answer::Published(recorded) => first(merge(outcomes, recorded)),
+            _ => return Err(unexpected()),
+        };
+        self.observe(&topic, started);
+        Ok(outcome)
+    }
+
+    fn admit(
+        &self,
+        caller: &Caller,
+        drafts: Vec<Draft>,
+        next: &mut dyn FnMut(),
+    ) -> Result<Admitted, Problem> {
+        let now = self.0.around.clock.now();
+        let mut admitted =
+            Admitted { events: Vec::with_capacity(drafts.len()), outcomes: Vec::with_capacity(drafts.len()) };
+        for draft in drafts {
+            match self.admit_one(caller, draft, now)? {
+                Admission::Prepared(prepared) => {
+                    admitted.events.push(prepared);
+                    admitted.outcomes.push(None);
+                }
+                Admission::Dropped { rule } => admitted.outcomes.push(Some(Outcome::Dropped { rule })),
+            }
+            next();
+        }
+        Ok(admitted)
+    }
+
+    fn admit_one(&self, caller: &Caller, draft: Draft, now: Timestamp) -> Result<Admission, Problem> {
+        let cause_depth = match draft.cause {
+            Some(cause) => Some(self.depth_at(cause)?),
+            None => None,
+        };
+        let mut fill = |out: &mut [u8]| lock(&self.0.entropy).fill(out);
+        let mut context = Context { now, entropy: &mut fill, cause_depth };
+        self.0.admitter.admit(caller, draft, &mut context)
+    }
+
+    /// How long the chain of causes behind the event at `cause` is.
+    fn depth_at(&self, cause: Position) -> Result<u32, Problem> {
+        let unknown = || {
+            Problem::new(Code::EventInvalid, format!("\"cause\": there is no event at position {cause}"))
+                .hint("a cause is the position of an event that is in the ledger")
+                .at("/cause")
+        };
+        if cause == 0 || cause > self.head() {
+            return Err(unknown());
+        }
+        // Trimmed causes are believed, because nobody can look them up any more.
+        if cause < self.first() {
+            return Ok(0);
+        }
+        let event = self.with_reader(|reader| read::event_at(reader, cause))?;
+        event.map(|event| event.envelope.depth).ok_or_else(unknown)
+    }
+
+    async fn record(&self, caller: &Caller, admitted: Admitted) -> Result<Vec<Outcome>, Problem> {
+        let Admitted { events, outcomes } = admitted;
+        if events.is_empty() {
+            return Ok(merge(outcomes, Vec::new()));
+        }
+        match self.ask(Command::Publish { events, outside: caller.outside }).await? {
+            Answer::Published(recorded) => Ok(merge(outcomes, recorded)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn observe(&self, topic: &str, started: Duration) {
+        if self.settings().switches.metrics {
+            self.metrics().observe_publish(topic, self.boot().saturating_sub(started).as_secs_f64());
+        }
+    }
+
+    /// Holds or refuses a publish from outside while a group that must not fall behind has fallen behind.
+    async fn keep_pace(&self, caller: &Caller, topics: impl Iterator<Item = &str>) -> Result<(), Problem> {
+        let started = self.boot();
+        for topic in topics {
+            while let Some((handle, lag)) = self.lagging(caller, topic).into_iter().next() {
+                let left = BLOCK_MAX.saturating_sub(self.boot().saturating_sub(started));
+                if lag.action == LagAction::Refuse || left.is_zero() {
+                    return Err(lag.problem);
+                }
+                let mut freed = std::pin::pin!(handle.freed.notified());
+                // Listen first, look again after: an ack in between is not missed.
+                freed.as_mut().enable();
+                if !self.lagging(caller, topic).is_empty() {
+                    let _ = tokio::time::timeout(left, freed).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lagging(&self, caller: &Caller, topic: &str) -> Vec<(Arc<GroupHandle>, Lag)> {
+        if !caller.outside {
+            return Vec::new();
+        }
+        let watched = self.registry().watched(topic);
+        let mut lagging = Vec::new();
+        for (handle, definition) in watched {
+            let lag = self.lag_of(&handle);
+            if lag >= definition.lag_events {
+                let detail = format!(
+                    "group \"{}\" is {lag} events behind, its limit is {}",
+                    handle.name, definition.lag_events
+                );
+                let problem = Problem::new(Code::GroupLagging, detail)
+                    .hint("let the group's consumers catch up, or raise its on_lag.events")
+                    .with("group", handle.name.clone());
+                lagging.push((handle, Lag { action: definition.lag_action, problem }));
+            }
+        }
+        lagging
+    }
+}
+
+struct Lag {
+    action: LagAction,
+    problem: Problem,
+}
+
+/// Puts the writer's answers where the drafts were that it got.
+fn merge(outcomes: Vec<Option<Outcome>>, recorded: Vec<Outcome>) -> Vec<Outcome> {
+    let mut recorded = recorded.into_iter();
+    outcomes.into_iter().filter_map(|known| known.or_else(|| recorded.next())).collect()
+}
+
+fn first(mut outcomes: Vec<Outcome>) -> Outcome {
+    outcomes.swap_remove(0)
+}
+
+pub(super) fn unexpected() -> Problem {
+    Problem::new(Code::Internal, "the writer answered another question than was asked")
+}

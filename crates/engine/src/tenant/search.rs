@@ -1,0 +1,244 @@
+//! Finding events: by position, by id, by what they are about. Bounded in time; a long search gives a cursor to go on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lang::filter::Filter;
+use model::event::{Event, Subject};
+use model::topic::Pattern;
+use model::{Code, Position, Problem, Timestamp};
+use serde_json::{Value, json};
+
+use super::Tenant;
+use crate::read;
+
+/// A search is cut after this long and says where it stopped.
+const SEARCH_MAX: Duration = Duration::from_secs(1);
+/// Positions looked at in one step backwards.
+const STEP: u64 = 1_024;
+/// Most events shown as effects of one.
+const EFFECTS_MAX: usize = 1_000;
+
+pub struct Query {
+    pub topic: Option<Pattern>,
+    pub space: Option<String>,
+    pub subject: Option<Subject>,
+    pub after: Option<Position>,
+    pub before: Option<Position>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    pub filter: Option<Filter>,
+    pub descending: bool,
+    pub limit: usize,
+    pub cursor: Option<String>,
+}
+
+impl Default for Query {
+    fn default() -> Query {
+        Query {
+            topic: None,
+            space: None,
+            subject: None,
+            after: None,
+            before: None,
+            since: None,
+            until: None,
+            filter: None,
+            descending: false,
+            limit: 100,
+            cursor: None,
+        }
+    }
+}
+
+impl Query {
+    fn wants(&self, event: &Event) -> bool {
+        let envelope = &event.envelope;
+        let topic = self.topic.as_ref().is_none_or(|pattern| pattern.receives(&envelope.topic));
+        topic
+            && self.space.as_ref().is_none_or(|space| *space == envelope.space)
+            && self.subject.as_ref().is_none_or(|subject| envelope.subject.as_ref() == Some(subject))
+            && self.since.is_none_or(|since| event.time() >= since)
+            && self.until.is_none_or(|until| event.time() < until)
+            && self.filter.as_ref().is_none_or(|filter| filter.test(&event.to_value()).unwrap_or(false))
+    }
+}
+
+pub struct Page {
+    pub events: Vec<Arc<Event>>,
+    /// Where to go on; absent at the end.
+    pub next: Option<String>,
+}
+
+impl Tenant {
+    /// Events in order that the query wants. May hold fewer than `limit`, even none, while there is a `next`.
+    pub fn find(&self, query: &Query) -> Result<Page, Problem> {
+        if query.after.is_some_and(|after| after + 1 < self.first()) {
+            return Err(read::gone(self.first()));
+        }
+        let mut low = query.after.map_or(self.first(), |after| after.saturating_add(1)).max(self.first());
+        let mut high = query.before.map_or(self.head(), |before| before.saturating_sub(1)).min(self.head());
+        if let Some(cursor) = &query.cursor {
+            let wrong = || Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out");
+            let at: Position = cursor.parse().map_err(|_| wrong())?;
+            match query.descending {
+                true => high = high.min(at),
+                false => low = low.max(at),
+            }
+        }
+        match query.descending {
+            true => self.find_down(query, low, high),
+            false => self.find_up(query, low, high),
+        }
+    }
+
+    fn find_up(&self, query: &Query, mut low: Position, high: Position) -> Result<Page, Problem> {
+        let started = self.boot();
+        let mut page = Page { events: Vec::new(), next: None };
+        while low <= high {
+            let (events, through) = self.events_from(low, high, super::groups::PULL_MAX)?;
+            for event in events.into_iter().filter(|event| query.wants(event)) {
+                if page.events.len() == query.limit {
+                    page.next = Some(event.position.to_string());
+                    return Ok(page);
+                }
+                page.events.push(event);
+            }
+            low = through + 1;
+            if low <= high && self.boot().saturating_sub(started) > SEARCH_MAX {
+                page.next = Some(low.to_string());
+                return Ok(page);
+            }
+        }
+        Ok(page)
+    }
+
+    fn find_down(&self, query: &Query, low: Position, mut high: Position) -> Result<Page, Problem> {
+        let started = self.boot();
+        let mut page = Page { events: Vec::new(), next: None };
+        while high >= low && high > 0 {
+            let from = high.saturating_sub(STEP - 1).max(low);
+            for event in self.events_between(from, high)?.into_iter().rev().filter(|event| query.wants(event))
+            {
+                if page.events.len() == query.limit {
+                    page.next = Some(event.position.to_string());
+                    return Ok(page);
+                }
+                page.events.push(event);
+            }
+            high = from - 1;
+            if high >= low && high > 0 && self.boot().saturating_sub(started) > SEARCH_MAX {
+                page.next = Some(high.to_string());
+                return Ok(page);
+            }
+        }
+        Ok(page)
+    }
+
+    fn events_between(&self, mut from: Position, to: Position) -> Result<Vec<Arc<Event>>, Problem> {
+        let mut all = Vec::new();
+        while from <= to {
+            let (events, through) = self.events_from(from, to, STEP as usize)?;
+            all.extend(events);
+            from = through + 1;
+        }
+        Ok(all)
+    }
+
+    /// One event, by its position (digits only) or its id.
+    pub fn event(&self, id_or_position: &str) -> Result<Arc<Event>, Problem> {
+        let absent = || {
+            Problem::new(Code::EventNotFound, format!("there is no event \"{id_or_position}\""))
+                .hint("give a position or an id; `everwhen events list` shows both")
+        };
+        if let Ok(position) = id_or_position.parse::<Position>() {
+            if position == 0 || position > self.head() {
+                return Err(absent());
+            }
+            if position < self.first() {
+                return Err(read::gone(self.first()));
+            }
+            let found = self.with_reader(|reader| read::event_at(reader, position))?;
+            return found.ok_or_else(absent);
+        }
+        self.event_by_id(id_or_position)?.ok_or_else(absent)
+    }
+
+    fn event_by_id(&self, id: &str) -> Result<Option<Arc<Event>>, Problem> {
+        let mut high = self.head();
+        let low = self.first();
+        while high >= low && high > 0 {
+            let from = high.saturating_sub(STEP - 1).max(low);
+            let events = self.events_between(from, high)?;
+            if let Some(event) = events.into_iter().rev().find(|event| event.envelope.id == id) {
+                return Ok(Some(event));
+            }
+            high = from - 1;
+        }
+        Ok(None)
+    }
+
+    /// What led to an event, and what it led to.
+    pub fn lineage(&self, id_or_position: &str) -> Result<Value, Problem> {
+        let event = self.event(id_or_position)?;
+        let mut causes = Vec::new();
+        let mut cause = event.envelope.cause;
+        while let Some(position) = cause.filter(|position| *position >= self.first()) {
+            let found = self.with_reader(|reader| read::event_at(reader, position))?;
+            let Some(found) = found else { break };
+            cause = found.envelope.cause.filter(|earlier| *earlier < position);
+            causes.push(found.to_value());
+        }
+        let effects = self.effects_of(event.position)?;
+        Ok(json!({"event": event.to_value(), "causes": causes, "effects": tree(&effects, event.position)}))
+    }
+
+    /// Every event that goes back to `root`, in order; one pass, because a cause stands before its effects.
+    fn effects_of(&self, root: Position) -> Result<Vec<Arc<Event>>, Problem> {
+        let started = self.boot();
+        let mut family = BTreeSet::from([root]);
+        let mut effects = Vec::new();
+        let (mut from, to) = (root + 1, self.head());
+        while from <= to && effects.len() < EFFECTS_MAX && self.boot().saturating_sub(started) < SEARCH_MAX {
+            let (events, through) = self.events_from(from, to, STEP as usize)?;
+            for event in events {
+                if event.envelope.cause.is_some_and(|cause| family.contains(&cause)) {
+                    family.insert(event.position);
+                    effects.push(event);
+                }
+            }
+            from = through + 1;
+        }
+        Ok(effects)
+    }
+
+    /// The last position recorded before `time`, by halving; 0 or the floor when all were recorded after it.
+    pub(super) fn position_before(&self, time: Timestamp) -> Result<Position, Problem> {
+        let (mut low, mut high) = (self.first(), self.head() + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.recorded_at(middle)? < time {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Ok(low - 1)
+    }
+
+    fn recorded_at(&self, position: Position) -> Result<Timestamp, Problem> {
+        self.with_reader(|reader| {
+            let mut bytes = Vec::new();
+            reader.read(position, 1, &mut bytes).map_err(read::problem)?;
+            let line = ledger::lines(&bytes).next().ok_or_else(|| read::gone(self.first()))?;
+            read::parse(line).map(|(_, time)| time)
+        })
+    }
+}
+
+fn tree(effects: &[Arc<Event>], root: Position) -> Vec<Value> {
+    let children = effects.iter().filter(|event| event.envelope.cause == Some(root));
+    children
+        .map(|event| json!({"event": event.to_value(), "effects": tree(effects, event.position)}))
+        .collect()
+}

@@ -1,0 +1,270 @@
+//! The single writer of a tenant: takes commands in batches, decides them, appends with one fdatasync, folds, answers.
+//!
+//! ```text
+//!   for each command:  decide(state) ─▶ a line in the batch ─▶ apply(state)      the next command sees it
+//!   per batch:         append + fdatasync ─▶ answers, events                     nothing leaves before the sync
+//!   now and then:      COMMIT of state.db                                        never before its batches are synced
+//! ```
+//!
+//! The writer owns ledger and state; it reads no clock and starts nothing, so the simulation runs this very code.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::{AppendError, Batch, Head, Ledger};
+use model::event::Event;
+use model::record::Record;
+use model::{Code, Position, Problem, Timestamp};
+
+use crate::apply::{Place, apply};
+use crate::command::{Answer, Command};
+use crate::decide::{Decided, Entry, Ground, Refusal, decide};
+use crate::entropy::Entropy;
+use crate::faults::planted;
+use crate::read;
+use crate::state::{Fault, State};
+
+/// Limits of one batch (R5). A larger command is a batch of its own.
+pub const BATCH_COMMANDS_MAX: usize = 1024;
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// How long folded state may wait for its COMMIT, and how many rows.
+pub const STATE_OPEN_MAX: Duration = Duration::from_millis(50);
+const STATE_ROWS_MAX: usize = 8_192;
+/// A step of the wall clock against the boot clock that is worth a record.
+const STEP_MIN_NANOS: i128 = 1_000_000_000;
+
+/// Both clocks, read once per batch.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub now: Timestamp,
+    pub boot: Duration,
+}
+
+impl Moment {
+    fn offset(self) -> i128 {
+        self.now.nanos() - self.boot.as_nanos() as i128
+    }
+}
+
+/// The process must stop: acknowledged data can no longer be promised, or derived state can no longer be written.
+#[derive(Debug, Clone)]
+pub struct Fatal(pub Problem);
+
+impl From<Fault> for Fatal {
+    fn from(fault: Fault) -> Fatal {
+        Fatal(
+            Problem::new(Code::StorageFailed, fault.to_string())
+                .hint("the ledger is intact: free space or mend the disk, then start again"),
+        )
+    }
+}
+
+/// What a batch made true, in the order of positions.
+pub enum Committed {
+    Event(Arc<Event>),
+    Other(Place, Record),
+}
+
+#[derive(Default)]
+pub struct Turn {
+    pub answers: Vec<Result<Answer, Problem>>,
+    pub committed: Vec<Committed>,
+}
+
+pub struct Writer {
+    pub ledger: Box<dyn Ledger>,
+    pub state: State,
+    entropy: Entropy,
+    batch: Batch,
+    offset: Option<i128>,
+    state_opened: Option<Duration>,
+    /// Lines that `ack_early` answered for and did not write yet.
+    held_back: Option<Batch>,
+}
+
+impl Writer {
+    pub fn new(ledger: Box<dyn Ledger>, state: State, entropy: Entropy) -> Writer {
+        let batch = Batch::new(ledger.head(), ledger.synced(), Timestamp::EPOCH);
+        Writer { ledger, state, entropy, batch, offset: None, state_opened: None, held_back: None }
+    }
+
+    /// Decides and makes durable one batch of commands. `Err` means the process must stop; nobody was answered.
+    pub fn turn(&mut self, moment: Moment, commands: Vec<Command>) -> Result<Turn, Fatal> {
+        self.write_held_back()?;
+        self.batch.clear(self.ledger.head(), self.ledger.synced(), moment.now);
+        self.state.begin()?;
+        let full = self.ledger.is_full();
+        let mut turn = Turn::default();
+        let mut sync = self.note_clock_step(moment, &mut turn)?;
+        for command in commands {
+            let refused = full && matches!(command, Command::Publish { .. } | Command::AdmitDue);
+            let answer = if refused {
+                Err(storage_full())
+            } else {
+                self.decide_one(moment, command, &mut turn, &mut sync)?
+            };
+            turn.answers.push(answer);
+        }
+        self.make_durable(moment, sync, turn)
+    }
+
+    fn decide_one(
+        &mut self,
+        moment: Moment,
+        command: Command,
+        turn: &mut Turn,
+        sync: &mut bool,
+    ) -> Result<Result<Answer, Problem>, Fatal> {
+        let next = self.batch.head().position + 1;
+        let mut ground = Ground { now: moment.now, next, entropy: &mut self.entropy };
+        match decide(&self.state, command, &mut ground) {
+            Ok(Decided { entries, answer, sync: needs_sync }) => {
+                *sync |= needs_sync;
+                self.fold(moment.now, entries, turn)?;
+                Ok(Ok(answer))
+            }
+            Err(Refusal::Problem(problem)) => {
+                // A refusal may rest on what an unsynced batch wrote; it must not be heard before that is durable.
+                *sync |= self.ledger.synced() < self.ledger.head().position;
+                Ok(Err(problem))
+            }
+            Err(Refusal::Fault(fault)) => Err(fault.into()),
+        }
+    }
+
+    /// One commit: a line in the batch, then the fold.
+    fn fold(&mut self, now: Timestamp, entries: Vec<Entry>, turn: &mut Turn) -> Result<(), Fatal> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut encoded = Vec::with_capacity(entries.len());
+        let mut records = Vec::with_capacity(entries.len());
+        for entry in entries {
+            encoded.push(entry.encoded);
+            records.push(entry.record);
+        }
+        let first = self.batch.commit(&encoded);
+        for (index, record) in records.into_iter().enumerate() {
+            let place = Place { position: first + index as u64, time: now };
+            apply(&mut self.state, place, &record)?;
+            turn.committed.push(match record {
+                Record::Event(event) => Committed::Event(Arc::from(event)),
+                record => Committed::Other(place, record),
+            });
+        }
+        self.state.applied = self.batch.head();
+        Ok(())
+    }
+
+    fn make_durable(&mut self, moment: Moment, sync: bool, turn: Turn) -> Result<Turn, Fatal> {
+        if self.batch.is_empty() {
+            if sync && self.ledger.synced() < self.ledger.head().position {
+                self.ledger.sync().map_err(fatal)?;
+            }
+            return Ok(turn);
+        }
+        if planted("ack_early") && sync {
+            self.held_back = Some(std::mem::replace(&mut self.batch, Batch::new(Head::EMPTY, 0, moment.now)));
+            return Ok(turn);
+        }
+        match self.ledger.append(&self.batch, sync) {
+            Ok(()) => {
+                self.state_opened.get_or_insert(moment.boot);
+                self.commit_state_if_due(moment)?;
+                Ok(turn)
+            }
+            Err(AppendError::Refused(error)) => {
+                let problem = read::problem(error);
+                tracing::warn!(%problem, "batch refused, nothing of it was kept");
+                self.fold_again()?;
+                Ok(Turn {
+                    answers: turn.answers.iter().map(|_| Err(problem.clone())).collect(),
+                    committed: Vec::new(),
+                })
+            }
+            Err(AppendError::Fatal(error)) => Err(fatal(AppendError::Fatal(error))),
+        }
+    }
+
+    /// The batch is not in the ledger: the open state is dropped and the ledger's tail folded again.
+    fn fold_again(&mut self) -> Result<(), Fatal> {
+        self.state.roll_back()?;
+        self.state_opened = None;
+        read::fold_tail(self.ledger.reader().as_mut(), &mut self.state, |_| ()).map_err(Fatal)?;
+        Ok(())
+    }
+
+    fn commit_state_if_due(&mut self, moment: Moment) -> Result<(), Fatal> {
+        let Some(opened) = self.state_opened else { return Ok(()) };
+        let due =
+            self.state.open_rows >= STATE_ROWS_MAX || moment.boot.saturating_sub(opened) >= STATE_OPEN_MAX;
+        if due && self.ledger.synced() >= self.state.applied.position {
+            self.commit_state()?;
+        }
+        Ok(())
+    }
+
+    fn commit_state(&mut self) -> Result<(), Fatal> {
+        self.state.commit()?;
+        self.state_opened = None;
+        Ok(())
+    }
+
+    /// Makes durable what was only written, and commits the state: what is left to do when nobody asks for more.
+    pub fn settle(&mut self) -> Result<(), Fatal> {
+        self.write_held_back()?;
+        if self.ledger.synced() < self.ledger.head().position {
+            self.ledger.sync().map_err(fatal)?;
+        }
+        if self.state_opened.is_some() || self.state.is_open() {
+            self.commit_state()?;
+        }
+        Ok(())
+    }
+
+    /// Since when (boot clock) something waits for [`Writer::settle`].
+    pub fn unsettled_since(&self) -> Option<Duration> {
+        self.state_opened
+    }
+
+    pub fn head(&self) -> Position {
+        self.ledger.head().position
+    }
+
+    /// A step of the wall clock is a record, because it shifts every elapsed timer.
+    fn note_clock_step(&mut self, moment: Moment, turn: &mut Turn) -> Result<bool, Fatal> {
+        let offset = moment.offset();
+        let before = self.offset.replace(offset);
+        let Some(step) = before.map(|before| offset - before).filter(|step| step.abs() >= STEP_MIN_NANOS)
+        else {
+            // Small drifts add up to nothing: the reference stays where it was.
+            self.offset = before.or(self.offset);
+            return Ok(false);
+        };
+        let record = Record::ClockStepped { by_ms: (step / 1_000_000) as i64 };
+        let entry = Entry::new(record, &mut self.entropy);
+        self.fold(moment.now, vec![entry], turn)?;
+        Ok(true)
+    }
+
+    fn write_held_back(&mut self) -> Result<(), Fatal> {
+        match self.held_back.take() {
+            Some(batch) => self.ledger.append(&batch, true).map_err(fatal),
+            None => Ok(()),
+        }
+    }
+}
+
+fn fatal(error: AppendError) -> Fatal {
+    let (AppendError::Refused(error) | AppendError::Fatal(error)) = error;
+    Fatal(
+        Problem::new(Code::StorageFailed, format!("the ledger could not be made durable: {error}")).hint(
+            "nothing more is acknowledged; check the disk (`dmesg`, `everwhen doctor`), then start again",
+        ),
+    )
+}
+
+fn storage_full() -> Problem {
+    Problem::new(Code::StorageFull, "the disk is full: publishing is refused, acks and reads go on")
+        .hint("free space on the data directory's disk; publishing resumes by itself")
+}
