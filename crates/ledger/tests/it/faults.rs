@@ -91,7 +91,10 @@ fn check(sim: &SimDisk, told: &Told, what: &str) {
     let opened = FileLedger::open(std::sync::Arc::new(sim.clone()), Path::new(DIR), OPTIONS);
     let (mut ledger, _) = match opened {
         Ok(opened) => opened,
-        Err(Error::Missing { .. }) if !told.made => return,
+        Err(Error::Missing { .. }) if !told.made => {
+            FileLedger::create(std::sync::Arc::new(sim.clone()), Path::new(DIR), OPTIONS).expect(what);
+            return;
+        }
         Err(error) => panic!("{what}: does not open: {error}"),
     };
     let found = contents(ledger.reader().as_mut(), 1).join("\n");
@@ -131,4 +134,23 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room_again() {
     drop(ledger);
     sim.power_cut();
     check(&sim, &told, "after a full disk");
+}
+
+#[test]
+fn a_ledger_whose_making_was_killed_is_durable_once_it_is_open() {
+    for n in 1..30 {
+        let sim = SimDisk::new(n);
+        let shared: std::sync::Arc<dyn Disk> = std::sync::Arc::new(sim.clone());
+        sim.fail_after(n, Fault::PowerCut, true);
+        drop(FileLedger::create(shared.clone(), Path::new(DIR), OPTIONS));
+        sim.kill();
+        let opened = FileLedger::open(shared.clone(), Path::new(DIR), OPTIONS).map(|(ledger, _)| ledger);
+        let made = opened.or_else(|_| FileLedger::create(shared.clone(), Path::new(DIR), OPTIONS));
+        let mut ledger = made.unwrap();
+        fixture::append(&mut ledger, &[1]);
+        drop(ledger);
+        sim.power_cut();
+        let (ledger, _) = FileLedger::open(shared, Path::new(DIR), OPTIONS).unwrap();
+        assert_eq!(ledger.head().position, 1, "IO {n}");
+    }
 }

@@ -154,8 +154,20 @@ impl Run {
                 self.model.synced = self.model.synced.max(synced);
                 Ok(())
             }
-            Err(_) => self.reopen(true),
+            Err(_) => self.die(),
         }
+    }
+
+    /// A process ends on a disk that failed it; the machine goes with it or stays.
+    fn die(&mut self) -> Outcome {
+        let power = self.random.below(2) == 0;
+        self.ledger = None;
+        if power {
+            self.sim.power_cut()
+        } else {
+            self.sim.kill()
+        }
+        self.open()
     }
 
     /// The power goes within the next operations on the disk.
@@ -178,7 +190,10 @@ impl Run {
             drop(FileLedger::open(self.disk.clone(), Path::new(DIR), self.options));
             self.sim.power_cut();
         }
-        self.open(power)
+        let written = self.model.records.last().map_or(0, |(position, ..)| *position);
+        self.open()?;
+        let last = self.ledger().head().position;
+        if power || last == written { Ok(()) } else { Err(format!("a kill left {last} of {written}")) }
     }
 
     fn close(&mut self) -> Outcome {
@@ -188,28 +203,25 @@ impl Run {
             Err(AppendError::Refused(_)) => return Ok(()),
             Err(AppendError::Fatal(_)) => {
                 self.note(&closed);
-                return self.reopen(true);
+                return self.die();
             }
         }
         self.model.synced = self.ledger().synced();
         let result = self.ledger().close();
         if result.is_err() {
-            return self.reopen(true);
+            return self.die();
         }
         self.ledger = None;
         let power = self.random.below(2) == 0;
         self.reopen(power)
     }
 
-    fn open(&mut self, power: bool) -> Outcome {
+    fn open(&mut self) -> Outcome {
         let opened = FileLedger::open(self.disk.clone(), Path::new(DIR), self.options);
         let (mut ledger, _) = opened.map_err(|error| format!("does not open: {error}"))?;
         let last = ledger.head().position;
         if last < self.model.synced {
             return Err(format!("{} was synced, only {last} is there", self.model.synced));
-        }
-        if !power && self.model.records.last().is_some_and(|(position, ..)| *position > last) {
-            return Err("a kill lost what was written".into());
         }
         if self.model.records.iter().any(|(position, _, end)| *position <= last && *end > last) {
             return Err(format!("a part of a commit is there, up to {last}"));

@@ -24,6 +24,8 @@ fn sealed() -> (SimDisk, Arc<dyn Disk>, FileLedger) {
     (sim, disk, ledger)
 }
 
+type Damage = fn(&mut Vec<u8>);
+
 fn trim(ledger: &mut FileLedger, upto: u64, files: bool) {
     let floor = ledger::floor(ledger, upto).unwrap().unwrap();
     let data = format!("{{\"first\":{},\"before\":\"{}\"}}", floor.position + 1, floor.chain);
@@ -88,7 +90,7 @@ fn a_missing_segment_is_a_gap() {
 
 #[test]
 fn each_kind_of_damage_has_its_name_and_place() {
-    let cases: [(&str, fn(&mut Vec<u8>)); 3] = [
+    let cases: [(&str, Damage); 3] = [
         ("corrupt", |file| file[0] = b'['),
         // A letter inside the time is covered by the chain and by nothing else.
         ("chain", |file| file[14] ^= 1),
