@@ -25,8 +25,8 @@ mod tests;
 use model::Problem;
 
 pub(crate) use compile::build_regex;
-pub(crate) use fault::nearest;
 pub use fault::Span;
+pub(crate) use fault::nearest;
 pub use value::Val;
 
 use compile::Compiler;

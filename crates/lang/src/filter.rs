@@ -60,7 +60,8 @@ impl Filter {
         }
         model::json::check(text.as_bytes(), 64)?;
         let value = serde_json::from_str(text).map_err(|err| {
-            Problem::new(Code::JsonInvalid, format!("the filter is not readable: {err}")).hint("check its JSON")
+            Problem::new(Code::JsonInvalid, format!("the filter is not readable: {err}"))
+                .hint("check its JSON")
         })?;
         Filter::parse(&value)
     }
@@ -86,7 +87,10 @@ impl Test {
     fn parse(filter: &Value, tests: &mut usize) -> Result<Test, Problem> {
         *tests += 1;
         if *tests > TESTS_MAX {
-            return Err(invalid(format!("the filter has more than {TESTS_MAX} tests"), "use \"in\" with a list"));
+            return Err(invalid(
+                format!("the filter has more than {TESTS_MAX} tests"),
+                "use \"in\" with a list",
+            ));
         }
         match filter {
             Value::String(text) => Ok(Test::Expr(Expr::compile(text, &Scope::EVENT)?.into())),
@@ -99,8 +103,10 @@ impl Test {
     }
 
     fn object(map: &Map<String, Value>, tests: &mut usize) -> Result<Test, Problem> {
-        let forms: Vec<&str> =
-            ["field", "jsonpath", "and", "or", "not"].into_iter().filter(|form| map.contains_key(*form)).collect();
+        let forms: Vec<&str> = ["field", "jsonpath", "and", "or", "not"]
+            .into_iter()
+            .filter(|form| map.contains_key(*form))
+            .collect();
         let allowed: &[&str] = match forms[..] {
             ["field"] => return FieldTest::parse(map).map(Test::Field),
             ["jsonpath"] => &["jsonpath", "eq"],
@@ -124,8 +130,11 @@ impl Test {
 
     fn path(map: &Map<String, Value>) -> Result<Test, Problem> {
         let Value::String(text) = &map["jsonpath"] else {
-            return Err(invalid("\"jsonpath\" is not a string".into(), "write {\"jsonpath\": \"$.payload.x\"}")
-                .at("/jsonpath"));
+            return Err(invalid(
+                "\"jsonpath\" is not a string".into(),
+                "write {\"jsonpath\": \"$.payload.x\"}",
+            )
+            .at("/jsonpath"));
         };
         let path = JsonPath::parse(text).map_err(|p| p.within("/jsonpath"))?;
         Ok(Test::Path { path, eq: map.get("eq").cloned() })
@@ -136,7 +145,9 @@ impl Test {
             let what = format!("{form:?} is not a list of filters");
             return Err(invalid(what, "write it in brackets").at(format!("/{form}")));
         };
-        let part = |(n, part): (usize, &Value)| Test::parse(part, tests).map_err(|p| p.within(&format!("/{form}/{n}")));
+        let part = |(n, part): (usize, &Value)| {
+            Test::parse(part, tests).map_err(|p| p.within(&format!("/{form}/{n}")))
+        };
         parts.iter().enumerate().map(part).collect()
     }
 
@@ -145,7 +156,9 @@ impl Test {
             Test::Expr(expr) => expr.test(&[Val::of(event)]),
             Test::Field(test) => Ok(test.run(event)),
             Test::Path { path, eq: None } => Ok(!path.values(event).is_empty()),
-            Test::Path { path, eq: Some(want) } => Ok(path.values(event).into_iter().any(|value| same(value, want))),
+            Test::Path { path, eq: Some(want) } => {
+                Ok(path.values(event).into_iter().any(|value| same(value, want)))
+            }
             Test::All(tests) => decide(tests, event, false),
             Test::Any(tests) => decide(tests, event, true),
             Test::Not(test) => test.run(event).map(|yes| !yes),
@@ -183,12 +196,14 @@ fn decide(tests: &[Test], event: &Value, decisive: bool) -> Result<bool, Problem
 }
 
 fn no_form(map: &Map<String, Value>) -> Problem {
-    let Some(key) = map.keys().next() else {
+    const FORMS: [&str; 5] = ["field", "jsonpath", "and", "or", "not"];
+    let Some(first) = map.keys().next() else {
         return invalid("the filter is empty".into(), "leave it out to let everything pass");
     };
-    let hint = match nearest(key, ["field", "jsonpath", "and", "or", "not"]) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None => "a filter has one of field, jsonpath, and, or, not".to_owned(),
+    let meant = map.keys().find_map(|key| Some((key, nearest(key, FORMS)?)));
+    let (key, hint) = match meant {
+        Some((key, near)) => (key, format!("did you mean {near:?}?")),
+        None => (first, format!("a filter has one of {}", FORMS.join(", "))),
     };
     invalid(format!("the filter has no test; {key:?} is not known"), &hint).at(pointer(key))
 }

@@ -64,8 +64,8 @@ impl JsonPath {
 fn explain(err: &Error, wrong: &dyn Fn(String) -> Problem) -> Problem {
     let hint = "a path looks like $.payload.items[0].price or $..price";
     match err {
-        Error::Syntax { position, message } => {
-            wrong(format!("{message}, at byte {position}")).hint(hint).with("offset", *position)
+        Error::Syntax { position, .. } => {
+            wrong(format!("cannot be read from byte {position} on")).hint(hint).with("offset", *position)
         }
         other => wrong(other.to_string()).hint(hint),
     }

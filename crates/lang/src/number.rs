@@ -1,4 +1,4 @@
-//! Numbers compared exactly across their kinds: an integer and a double are equal when they are the same number.
+//! Numbers compared across their kinds, for expressions and filters alike: `1` and `1.0` are one number.
 
 use std::cmp::Ordering;
 
@@ -30,12 +30,13 @@ impl Number {
         }
     }
 
-    /// `None` when one of the two is not a number (NaN).
+    /// Integers of either sign exactly; an integer beside a double as a double, which is CEL's rule. `None` when one
+    /// of the two is not a number (NaN).
     pub fn compare(self, other: Number) -> Option<Ordering> {
         match (self.whole(), other.whole()) {
             (Ok(a), Ok(b)) => Some(a.cmp(&b)),
-            (Ok(a), Err(b)) => whole_against_double(a, b),
-            (Err(a), Ok(b)) => whole_against_double(b, a).map(Ordering::reverse),
+            (Ok(a), Err(b)) => (a as f64).partial_cmp(&b),
+            (Err(a), Ok(b)) => a.partial_cmp(&(b as f64)),
             (Err(a), Err(b)) => a.partial_cmp(&b),
         }
     }
@@ -49,26 +50,11 @@ impl Number {
     }
 }
 
-/// Exact where it can differ: a double within the range of integers is split into its whole part and the rest.
-fn whole_against_double(whole: i128, double: f64) -> Option<Ordering> {
-    const BEYOND: f64 = 1e20;
-    if double.is_nan() {
-        return None;
-    }
-    if double.abs() >= BEYOND {
-        return Some(if double > 0.0 { Ordering::Less } else { Ordering::Greater });
-    }
-    let rest = double.fract().partial_cmp(&0.0)?.reverse();
-    Some(whole.cmp(&(double.trunc() as i128)).then(rest))
-}
-
 /// Equality of JSON values with numbers compared as numbers: `1` equals `1.0`.
 pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => Number::of(a).compare(Number::of(b)) == Some(Ordering::Equal),
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
-        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }

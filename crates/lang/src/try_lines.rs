@@ -67,7 +67,10 @@ fn topic(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
         return Ok(Map::from_iter([("match".into(), matches.into())]));
     };
     let Value::Object(patterns) = patterns else {
-        return Err(Problem::new(Code::RequestInvalid, "\"patterns\" is not an object of names and patterns"));
+        return Err(Problem::new(
+            Code::RequestInvalid,
+            "\"patterns\" is not an object of names and patterns",
+        ));
     };
     let mut trie = Trie::new();
     for (name, pattern) in patterns {

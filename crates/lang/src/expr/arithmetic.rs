@@ -76,7 +76,9 @@ fn numbers<'a>(op: Op, a: Number, b: Number, span: Span) -> Out<'a> {
     let unsigned = matches!((a, b), (Number::Uint(_), Number::Uint(_)));
     let (a, b) = (whole(a), whole(b));
     if b == 0 && matches!(op, Op::Divide | Op::Remainder) {
-        return Err(Fault::new(Code::ExprDivideByZero, span, "division by zero").hint("test the divisor first"));
+        return Err(
+            Fault::new(Code::ExprDivideByZero, span, "division by zero").hint("test the divisor first")
+        );
     }
     let result = match op {
         Op::Add => a + b,
@@ -108,9 +110,8 @@ fn times<'a>(op: Op, a: &Val<'a>, b: &Val<'a>, span: Span) -> Option<Out<'a>> {
         (Op::Add, Val::Duration(a), Val::Duration(b)) => duration(a + b, span),
         (Op::Subtract, Val::Duration(a), Val::Duration(b)) => duration(a - b, span),
         (Op::Subtract, Val::Timestamp(a), Val::Timestamp(b)) => duration(a.nanos() - b.nanos(), span),
-        (Op::Add, Val::Timestamp(at), Val::Duration(by)) | (Op::Add, Val::Duration(by), Val::Timestamp(at)) => {
-            timestamp(at.nanos() + by, span)
-        }
+        (Op::Add, Val::Timestamp(at), Val::Duration(by))
+        | (Op::Add, Val::Duration(by), Val::Timestamp(at)) => timestamp(at.nanos() + by, span),
         (Op::Subtract, Val::Timestamp(at), Val::Duration(by)) => timestamp(at.nanos() - by, span),
         _ => return None,
     })

@@ -14,9 +14,20 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     Literal(Literal),
     Name(String),
-    Member { of: Box<Node>, name: String },
-    Index { of: Box<Node>, at: Box<Node> },
-    Call { receiver: Option<Box<Node>>, name: String, name_span: Span, args: Vec<Node> },
+    Member {
+        of: Box<Node>,
+        name: String,
+    },
+    Index {
+        of: Box<Node>,
+        at: Box<Node>,
+    },
+    Call {
+        receiver: Option<Box<Node>>,
+        name: String,
+        name_span: Span,
+        args: Vec<Node>,
+    },
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
     Not(Box<Node>),
@@ -25,8 +36,16 @@ pub(crate) enum Kind {
     All(Vec<Node>),
     /// `a || b || …`, flat.
     Any(Vec<Node>),
-    Binary { op: Op, left: Box<Node>, right: Box<Node> },
-    Choose { test: Box<Node>, yes: Box<Node>, no: Box<Node> },
+    Binary {
+        op: Op,
+        left: Box<Node>,
+        right: Box<Node>,
+    },
+    Choose {
+        test: Box<Node>,
+        yes: Box<Node>,
+        no: Box<Node>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]

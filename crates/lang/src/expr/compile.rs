@@ -136,14 +136,20 @@ impl<'s> Compiler<'s> {
         if let (Some(_), Some(name)) = (&call.receiver, Macro::NAMES.iter().find(|m| m.0 == call.name)) {
             return self.looped(call, name.1);
         }
-        let Some(&(_, function, count, method, plain)) = Function::NAMES.iter().find(|f| f.0 == call.name) else {
+        let Some(&(_, function, count, method, plain)) = Function::NAMES.iter().find(|f| f.0 == call.name)
+        else {
             return Err(unknown_function(&call));
         };
         let fits = if call.receiver.is_some() { method } else { plain };
         if !fits {
-            let how = if method { format!("text.{}(…)", call.name) } else { format!("{}(value)", call.name) };
-            return Err(Fault::new(Code::ExprSyntax, call.span, format!("{:?} is called otherwise", call.name))
-                .hint(format!("write {how}")));
+            let how =
+                if method { format!("text.{}(…)", call.name) } else { format!("{}(value)", call.name) };
+            return Err(Fault::new(
+                Code::ExprSyntax,
+                call.span,
+                format!("{:?} is called otherwise", call.name),
+            )
+            .hint(format!("write {how}")));
         }
         let args: Vec<ast::Node> = call.receiver.into_iter().chain(call.args).collect();
         if args.len() != count {
@@ -154,7 +160,8 @@ impl<'s> Compiler<'s> {
         if function == Function::Matches
             && let Kind::Literal(Literal::Text(pattern)) = &args[1].kind
         {
-            let regex = build_regex(pattern).map_err(|what| Fault::new(Code::ExprSyntax, args[1].span, what))?;
+            let regex =
+                build_regex(pattern).map_err(|what| Fault::new(Code::ExprSyntax, args[1].span, what))?;
             return Ok(Kind::Matches(args[0].clone().into(), regex));
         }
         Ok(Kind::Call(function, args))
@@ -162,7 +169,8 @@ impl<'s> Compiler<'s> {
 
     fn has(&mut self, mut call: Call, span: Span) -> Result<Kind, Fault> {
         let wrong = || {
-            Fault::new(Code::ExprSyntax, span, "\"has\" takes one field").hint("write has(event.payload.price)")
+            Fault::new(Code::ExprSyntax, span, "\"has\" takes one field")
+                .hint("write has(event.payload.price)")
         };
         let (Some(arg), true) = (call.args.pop(), call.args.is_empty()) else { return Err(wrong()) };
         let (of, name) = match arg.kind {
@@ -204,7 +212,8 @@ impl<'s> Compiler<'s> {
         let over = call.receiver.expect("a macro is only looked for after a receiver");
         let over = self.node(over)?;
         self.locals.push(name);
-        let mut args = call.args.into_iter().skip(1).map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;
+        let mut args =
+            call.args.into_iter().skip(1).map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;
         self.locals.pop();
         let body = args.pop().expect("two or three arguments were counted");
         Ok(Kind::Macro(kind, Loop { over, test: args.pop(), body }.into()))
@@ -230,9 +239,11 @@ fn unknown_function(call: &Call) -> Fault {
 /// A regular expression of bounded size; the text says what is wrong with it.
 pub(crate) fn build_regex(pattern: &str) -> Result<Regex, String> {
     const BYTES_MAX: usize = 1 << 20;
-    RegexBuilder::new(pattern).size_limit(BYTES_MAX).dfa_size_limit(BYTES_MAX).nest_limit(50).build().map_err(|err| {
-        let text = err.to_string();
-        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_lowercase();
-        format!("the regular expression {pattern:?} is not valid: {reason}")
-    })
+    RegexBuilder::new(pattern).size_limit(BYTES_MAX).dfa_size_limit(BYTES_MAX).nest_limit(50).build().map_err(
+        |err| {
+            let text = err.to_string();
+            let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_lowercase();
+            format!("the regular expression {pattern:?} is not valid: {reason}")
+        },
+    )
 }

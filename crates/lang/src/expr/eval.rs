@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use model::Code;
+use serde_json::Value;
 
 use super::ast::Op;
 use super::fault::{Fault, Span};
@@ -107,8 +108,10 @@ impl<'a, 'r> Eval<'a, 'r> {
     pub(super) fn mismatch(&self, value: &Val<'_>, node: &Node, needs: &str) -> Fault {
         let written = node.span.of(self.source);
         match value {
-            Val::Null => Fault::new(Code::ExprType, node.span, format!("\"{written}\" is missing or null; {needs}"))
-                .hint(format!("give a default, such as ({written} ?? \"\")")),
+            Val::Null => {
+                Fault::new(Code::ExprType, node.span, format!("\"{written}\" is missing or null; {needs}"))
+                    .hint(format!("ask has({written}) first, or give a default with \"??\""))
+            }
             _ => {
                 let what = format!("\"{written}\" is {}; {needs}", with_article(value));
                 Fault::new(Code::ExprType, node.span, what)
@@ -117,8 +120,12 @@ impl<'a, 'r> Eval<'a, 'r> {
     }
 
     fn path(&mut self, base: Base, steps: &'a [Step], span: Span) -> Out<'a> {
-        self.pay(0, self.base(base).map_or(0, Val::owned_len), span)?;
-        let mut value = self.base(base).cloned().unwrap_or(Val::Null);
+        // Inside the document nothing is copied on the way.
+        let (mut value, steps) = match (self.base(base), steps) {
+            (Some(Val::Object(map)), [Step::Key(key), rest @ ..]) => descend(map.get(&**key), rest),
+            (value, _) => (value.cloned().unwrap_or(Val::Null), steps),
+        };
+        self.pay(0, value.owned_len(), span)?;
         for step in steps {
             value = match step {
                 Step::Key(key) => value.member(key).unwrap_or(Val::Null),
@@ -152,8 +159,12 @@ impl<'a, 'r> Eval<'a, 'r> {
                 let index = (whole.fract() == 0.0 && whole >= 0.0).then_some(whole as usize);
                 index.and_then(|index| of.element(index)).ok_or_else(|| {
                     let len = of.len().unwrap_or(0);
-                    Fault::new(Code::ExprIndex, span, format!("there is no element {whole} in a list of {len}"))
-                        .hint("check its size() first")
+                    Fault::new(
+                        Code::ExprIndex,
+                        span,
+                        format!("there is no element {whole} in a list of {len}"),
+                    )
+                    .hint("check its size() first")
                 })
             }
             _ => {
@@ -348,7 +359,10 @@ impl<'a, 'r> Eval<'a, 'r> {
             Macro::All | Macro::Exists => self.quantify(&over, len, parts, kind == Macro::Exists),
             Macro::ExistsOne => {
                 let mut found = 0;
-                self.each(&over, parts.over.span, |eval, _| Ok(found += usize::from(eval.truth(&parts.body)?)))?;
+                self.each(&over, parts.over.span, |eval, _| {
+                    found += usize::from(eval.truth(&parts.body)?);
+                    Ok(())
+                })?;
                 Ok(Val::Bool(found == 1))
             }
             Macro::Filter => {
@@ -413,6 +427,16 @@ impl<'a, 'r> Eval<'a, 'r> {
         }
         Ok(())
     }
+}
+
+/// Follows the keys that come first in `steps`; gives what they lead to and the steps left.
+fn descend<'a, 's>(start: Option<&'a Value>, steps: &'s [Step]) -> (Val<'a>, &'s [Step]) {
+    let (mut at, mut rest) = (start, steps);
+    while let [Step::Key(key), after @ ..] = rest {
+        at = at.and_then(|value| value.get(&**key));
+        rest = after;
+    }
+    (at.map_or(Val::Null, Val::of), rest)
 }
 
 /// Whether it reads a field, so that null means "not there".

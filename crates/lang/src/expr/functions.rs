@@ -40,7 +40,11 @@ pub(super) fn call<'a>(
         (Function::Lower | Function::Upper, None) => {
             let text = eval.text(first, &nodes[0], "lower and upper")?;
             eval.pay(1, text.len(), span)?;
-            let out = if function == Function::Lower { text.to_ascii_lowercase() } else { text.to_ascii_uppercase() };
+            let out = if function == Function::Lower {
+                text.to_ascii_lowercase()
+            } else {
+                text.to_ascii_uppercase()
+            };
             Ok(Val::Text(Cow::Owned(out)))
         }
         (_, None) => convert(eval, function, first, span),
@@ -70,7 +74,8 @@ fn texts<'a>(
         Function::EndsWith => text.ends_with(part.as_ref()),
         _ => {
             eval.pay(REGEX_STEPS, part.len() * 64, span)?;
-            let regex = build_regex(&part).map_err(|what| Fault::new(Code::ExprSyntax, nodes[1].span, what))?;
+            let regex =
+                build_regex(&part).map_err(|what| Fault::new(Code::ExprSyntax, nodes[1].span, what))?;
             regex.is_match(&text)
         }
     }))
@@ -143,7 +148,9 @@ fn from_other<'a>(function: Function, value: &Val<'a>, span: Span) -> Option<Out
     Some(match (function, value) {
         (Function::Int, Val::Number(n)) => whole(*n, span).and_then(|n| match i64::try_from(n) {
             // A double next to the ends of the range may have been beyond it, so CEL leaves the ends out.
-            Ok(n) if matches!(value, Val::Number(Number::Uint(_))) || (n > i64::MIN && n < i64::MAX) => Ok(Val::int(n)),
+            Ok(n) if matches!(value, Val::Number(Number::Uint(_))) || (n > i64::MIN && n < i64::MAX) => {
+                Ok(Val::int(n))
+            }
             _ => Err(overflow(span)),
         }),
         (Function::Int, Val::Timestamp(at)) => Ok(Val::int(at.nanos().div_euclid(1_000_000_000) as i64)),

@@ -28,8 +28,8 @@ pub(crate) struct Lexeme {
 
 /// Longest first, so that `<=` is not read as `<`.
 const SIGNS: [&str; 25] = [
-    "&&", "||", "==", "!=", "<=", ">=", "??", "(", ")", "[", "]", "{", "}", ".", ",", ":", "?", "<", ">", "!", "+",
-    "-", "*", "/", "%",
+    "&&", "||", "==", "!=", "<=", ">=", "??", "(", ")", "[", "]", "{", "}", ".", ",", ":", "?", "<", ">",
+    "!", "+", "-", "*", "/", "%",
 ];
 
 pub(crate) fn lex(source: &str) -> Result<Vec<Lexeme>, Fault> {
@@ -74,13 +74,19 @@ fn next(source: &str, at: usize, first: char, after_value: bool) -> Result<(Toke
 }
 
 fn stray(at: usize, c: char) -> Fault {
-    let fault = Fault::new(Code::ExprSyntax, Span::new(at, at + c.len_utf8()), format!("unexpected {:?}", c.to_string()));
+    let fault = Fault::new(
+        Code::ExprSyntax,
+        Span::new(at, at + c.len_utf8()),
+        format!("unexpected {:?}", c.to_string()),
+    );
     match c {
         '=' => fault.hint("compare with \"==\""),
         '&' => fault.hint("both: \"&&\""),
         '|' => fault.hint("either: \"||\""),
         '“' | '”' | '‘' | '’' => fault.hint("use plain quotes, \" or '"),
-        '$' => fault.hint("expressions begin with a name such as event; JSONPath goes into {\"jsonpath\": …}"),
+        '$' => {
+            fault.hint("expressions begin with a name such as event; JSONPath goes into {\"jsonpath\": …}")
+        }
         _ => fault,
     }
 }

@@ -143,9 +143,18 @@ fn escape(source: &str, at: usize, bytes: bool, out: &mut Vec<u8>) -> Result<usi
 }
 
 /// An escape by number: `digits` of base `radix` from `from` on. Gives its length with the backslash.
-fn coded(rest: &[u8], from: usize, digits: usize, radix: u32, byte: bool, out: &mut Vec<u8>) -> Option<usize> {
+fn coded(
+    rest: &[u8],
+    from: usize,
+    digits: usize,
+    radix: u32,
+    byte: bool,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
     let text = rest.get(from..from + digits)?;
-    let code = text.iter().try_fold(0u32, |sum, &b| Some(sum.checked_mul(radix)? + char::from(b).to_digit(radix)?))?;
+    let code = text
+        .iter()
+        .try_fold(0u32, |sum, &b| Some(sum.checked_mul(radix)? + char::from(b).to_digit(radix)?))?;
     if byte {
         out.push(u8::try_from(code).ok()?);
     } else {

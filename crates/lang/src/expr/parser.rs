@@ -347,7 +347,9 @@ impl Parser {
             Token::Name(name) if name == "and" => fault.hint("write \"&&\""),
             Token::Name(name) if name == "or" => fault.hint("write \"||\""),
             Token::Name(name) if name == "not" => fault.hint("write \"!\""),
-            Token::Name(name) if matches!(name.as_str(), "contains" | "startsWith" | "endsWith" | "matches") => {
+            Token::Name(name)
+                if matches!(name.as_str(), "contains" | "startsWith" | "endsWith" | "matches") =>
+            {
                 fault.hint(format!("call it as a method: .{name}(…)"))
             }
             _ => fault,

@@ -15,7 +15,10 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     Literal(Literal),
     /// A walk from a root or a macro's variable by fixed steps: the common case, done without evaluating anything.
-    Path { base: Base, steps: Box<[Step]> },
+    Path {
+        base: Base,
+        steps: Box<[Step]>,
+    },
     Member(Box<Node>, Box<str>),
     Index(Box<(Node, Node)>),
     List(Box<[Node]>),

@@ -1,1 +1,324 @@
-//! Tests.
+//! What expressions mean: tables of text and value, the seeds' rules about missing fields, and random text.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn event() -> Value {
+    json!({
+        "topic": "price.changed", "subject": {"kind": "item", "id": "10472"},
+        "payload": {"n": 5, "x": 2.5, "name": "Widget", "empty": "", "nil": null, "yes": true, "big": 18446744073709551615u64,
+            "tags": ["a", "b"], "items": [{"price": 3}, {"price": 12}], "odd key": 1, "deep": {"list": [[1, 2], [3]]}},
+    })
+}
+
+fn value(text: &str) -> Result<Value, String> {
+    let event = event();
+    let expr = Expr::compile(text, &Scope::EVENT).map_err(|p| p.code().to_string())?;
+    expr.eval(&[Val::of(&event)]).map(|v| v.to_json()).map_err(|p| p.code().to_string())
+}
+
+fn check(table: &[(&str, Value)]) {
+    for (text, want) in table {
+        assert_eq!(value(text).as_ref(), Ok(want), "{text}");
+    }
+}
+
+fn check_errors(table: &[(&str, &str)]) {
+    for (text, code) in table {
+        assert_eq!(value(text), Err((*code).to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn paths_reach_into_the_event() {
+    check(&[
+        ("event.payload.n", json!(5)),
+        ("payload.n", json!(5)),
+        ("topic", json!("price.changed")),
+        ("subject.id", json!("10472")),
+        ("payload[\"odd key\"]", json!(1)),
+        ("payload.`odd key`", json!(1)),
+        ("payload.items[1].price", json!(12)),
+        ("payload.deep.list[0][1]", json!(2)),
+        ("payload.tags[payload.n - 5]", json!("a")),
+        ("payload['na' + 'me']", json!("Widget")),
+        ("payload.gone", json!(null)),
+        ("payload.gone.further.still[3]", json!(null)),
+        ("payload.n.further", json!(null)),
+        ("payload.tags['a']", json!(null)),
+        ("{a: 1, 'b': [2]}.b[0]", json!(2)),
+    ]);
+    check_errors(&[
+        ("payload.tags[2]", "expr.index"),
+        ("payload.tags[-1]", "expr.index"),
+        ("payload.name[0]", "expr.type"),
+        ("evnt.payload", "expr.unknown_name"),
+        ("price > 3", "expr.unknown_name"),
+    ]);
+}
+
+#[test]
+fn a_missing_or_null_field_equals_the_empty_text_and_is_no_in_a_test() {
+    check(&[
+        ("payload.gone == ''", json!(true)),
+        ("'' == payload.nil", json!(true)),
+        ("payload.gone != ''", json!(false)),
+        ("payload.empty == ''", json!(true)),
+        ("payload.gone == null", json!(true)),
+        ("payload.empty == null", json!(false)),
+        ("null == ''", json!(false)),
+        ("payload.gone == 'x'", json!(false)),
+        ("payload.gone == 0", json!(false)),
+        ("payload.gone in ['', 'x']", json!(true)),
+        ("payload.gone && true", json!(false)),
+        ("!payload.gone", json!(true)),
+        ("payload.gone ? 1 : 2", json!(2)),
+        ("payload.gone ?? payload.nil ?? 7", json!(7)),
+        ("payload.n ?? 0 > 3", json!(true)),
+        ("has(payload.nil) && !has(payload.gone) && has(payload['odd key']) && has(payload)", json!(true)),
+        ("payload.gone.exists(x, true)", json!(false)),
+    ]);
+    check_errors(&[
+        ("payload.gone > 3", "expr.type"),
+        ("3 <= payload.nil", "expr.type"),
+        ("payload.gone + 1", "expr.type"),
+        ("payload.gone.startsWith('a')", "expr.type"),
+        ("size(payload.gone)", "expr.type"),
+    ]);
+}
+
+#[test]
+fn a_yes_or_no_needs_a_bool_and_errors_are_forgiven_only_by_a_decisive_side() {
+    check(&[
+        ("payload.gone > 3 || true", json!(true)),
+        ("true || payload.gone > 3", json!(true)),
+        ("false && 1 / 0 > 0", json!(false)),
+        ("1 / 0 > 0 && false", json!(false)),
+        ("[1, 0].exists(x, 4 / x == 4)", json!(true)),
+        ("[0, 1].all(x, 4 / x == 5)", json!(false)),
+    ]);
+    check_errors(&[
+        ("payload.n && true", "expr.type"),
+        ("'yes' ? 1 : 2", "expr.type"),
+        ("payload.gone > 3 || false", "expr.type"),
+        ("true && 1 / 0 > 0", "expr.divide_by_zero"),
+    ]);
+}
+
+#[test]
+fn numbers_compare_across_kinds_and_do_not_wrap() {
+    check(&[
+        ("1 == 1.0 && 1 < 1.5 && payload.big > 9223372036854775807", json!(true)),
+        ("7 / 2", json!(3)),
+        ("-7 % 3", json!(-1)),
+        ("payload.x * 2", json!(5.0)),
+        ("payload.n + 1", json!(6)),
+        ("1 + 2 * 3 - 4 / 2", json!(5)),
+        ("-9223372036854775808", json!(i64::MIN)),
+        ("0x1F + 1", json!(32)),
+        ("1.0 / 0.0", json!("Infinity")),
+        ("2 - -3", json!(5)),
+        ("!!true", json!(true)),
+    ]);
+    check_errors(&[
+        ("9223372036854775807 + 1", "expr.overflow"),
+        ("-(-9223372036854775808)", "expr.overflow"),
+        ("9223372036854775808", "expr.overflow"),
+        ("5 / (3 - 3)", "expr.divide_by_zero"),
+        ("5 % 0", "expr.divide_by_zero"),
+        ("1.5 % 2.0", "expr.type"),
+        ("'a' + 1", "expr.type"),
+        ("'a' < 1", "expr.type"),
+        ("[1] < [2]", "expr.type"),
+        ("int('12x')", "expr.type"),
+        ("int(1e99)", "expr.overflow"),
+    ]);
+}
+
+#[test]
+fn texts_lists_and_maps_have_their_functions() {
+    check(&[
+        (
+            "payload.name.startsWith('Wid') && payload.name.endsWith('get') && payload.name.contains('dg')",
+            json!(true),
+        ),
+        ("payload.name.lower() + payload.name.upperAscii()", json!("widgetWIDGET")),
+        ("payload.name.matches('^W.+t$')", json!(true)),
+        ("payload.name.matches('^' + 'w')", json!(false)),
+        ("size(payload.tags) + payload.name.size() + 'äö'.size()", json!(10)),
+        ("'b' in payload.tags && 'n' in payload && !('q' in {a: 1})", json!(true)),
+        ("payload.tags.contains('a')", json!(true)),
+        ("payload.items.exists(i, i.price > 10)", json!(true)),
+        ("payload.items.all(i, i.price > 10)", json!(false)),
+        ("payload.items.exists_one(i, i.price > 10)", json!(true)),
+        ("payload.items.filter(i, i.price > 10)", json!([{"price": 12}])),
+        ("payload.items.map(i, i.price * 2)", json!([6, 24])),
+        ("payload.items.map(i, i.price > 10, i.price)", json!([12])),
+        ("payload.tags.map(event, event + '!')", json!(["a!", "b!"])),
+        ("payload.deep.list.map(l, l.map(x, x + size(l)))", json!([[3, 4], [4]])),
+        ("payload.tags + ['c'] == ['a', 'b', 'c']", json!(true)),
+        ("{a: 1, b: {c: [1.0]}} == {'b': {'c': [1]}, 'a': 1}", json!(true)),
+        ("payload.deep == {list: [[1, 2], [3]]}", json!(true)),
+        ("string(1) + string(1.5) + string(true)", json!("11.5true")),
+        ("int('42') + int(2.9) + int(double('1'))", json!(45)),
+        ("bool('true') && bytes('a') == b'a'", json!(true)),
+        ("timestamp('2026-01-01T00:00:00Z') + duration('1h30m')", json!("2026-01-01T01:30:00Z")),
+        ("timestamp('2026-01-02T00:00:00Z') - timestamp('2026-01-01T00:00:00+02:00')", json!("93600s")),
+        ("duration('1.5s') < duration('2s') && duration('-5s') < duration('0')", json!(true)),
+    ]);
+}
+
+#[test]
+fn text_can_be_written_in_every_way_of_cel() {
+    check(&[
+        (r#"'it\'s' + "\t\u00e9\U0001f431\x41\101""#, json!("it's\té🐱AA")),
+        (r#"r'\d+' + R"\n""#, json!("\\d+\\n")),
+        ("'''a\n'b' '''", json!("a\n'b' ")),
+        ("1 // one\n + 2", json!(3)),
+        (".5 + 1e1", json!(10.5)),
+        ("[1, 2,]", json!([1, 2])),
+        ("{a: 1,}", json!({"a": 1})),
+    ]);
+}
+
+#[test]
+fn work_is_bounded() {
+    let doubling = format!("['{}']{}", "x".repeat(1000), ".map(s, s + s)".repeat(60));
+    let nested = "[1,2,3,4,5,6,7,8,9,10].all(a, ".repeat(6) + "true" + &")".repeat(6);
+    check_errors(&[
+        (&doubling, "expr.limit"),
+        (&nested, "expr.limit"),
+        (&format!("{}1{}", "(".repeat(200), ")".repeat(200)), "expr.limit"),
+        (&format!("{}true", "!".repeat(200)), "expr.limit"),
+        (&vec!["1"; 400].join(" + "), "expr.limit"),
+        (&"a".repeat(70_000), "expr.limit"),
+        ("payload.name.matches('(a{500}){500}')", "expr.syntax"),
+    ]);
+    check(&[
+        (&vec!["false"; 5000].join(" || "), json!(false)),
+        (&vec!["1"; 200].join(" + "), json!(200)),
+        (&format!("{}1{}", "[".repeat(90), "]".repeat(90)).replace("[1]", "size([1])"), {
+            (0..89).fold(json!(1), |inner, _| json!([inner]))
+        }),
+    ]);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a thread of its own has a stack of its own size")]
+fn the_tallest_expression_fits_a_small_stack() {
+    let tall = vec!["1"; 290].join(" + ");
+    let deep = format!("{}1{}", "-(".repeat(49), ")".repeat(49));
+    let small = std::thread::Builder::new().stack_size(512 * 1024);
+    small.spawn(move || assert!(value(&tall).is_ok() && value(&deep).is_ok())).unwrap().join().unwrap();
+}
+
+#[test]
+fn an_expression_knows_what_it_reads() {
+    let reads = |text: &str| {
+        let expr = Expr::compile(text, &Scope::EVENT).unwrap();
+        let mut fields: Vec<Option<String>> = expr.reads().iter().map(|read| read.field.clone()).collect();
+        fields.sort();
+        fields.dedup();
+        fields
+    };
+    let some = |names: &[&str]| names.iter().map(|name| Some((*name).to_owned())).collect::<Vec<_>>();
+    assert_eq!(
+        reads("event.topic == 'a' && payload.x.y[0] > subject.id.size()"),
+        some(&["payload", "subject", "topic"])
+    );
+    assert_eq!(reads("has(event.key) || has(payload)"), some(&["key", "payload"]));
+    assert_eq!(reads("event['band']"), some(&["band"]));
+    assert_eq!(reads("payload.tags.exists(t, t.x == topic)"), some(&["payload", "topic"]));
+    assert_eq!(reads("event[topic]"), [None, Some("topic".to_owned())]);
+    assert_eq!(reads("size(event) > 1"), [None]);
+    assert_eq!(reads("1 == 1"), []);
+}
+
+/// Pieces that make plausible and implausible expressions.
+fn soup() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        prop::sample::select(
+            &[
+                "event",
+                ".payload",
+                "payload",
+                ".n",
+                ".tags",
+                "[0]",
+                "['x']",
+                "(",
+                ")",
+                "[",
+                "]",
+                "{",
+                "}",
+                "a:",
+                ",",
+                "&&",
+                "||",
+                "!",
+                "==",
+                "!=",
+                "<",
+                ">=",
+                "+",
+                "-",
+                "*",
+                "/",
+                "%",
+                "??",
+                "?",
+                ":",
+                " in ",
+                "null",
+                "true",
+                "1",
+                "2.5",
+                "'a'",
+                "\"é\"",
+                "size(",
+                ".map(x, x",
+                ".exists(x, x",
+                ".filter(x, x)",
+                "has(",
+                ".matches('a')",
+                "int(",
+                "9223372036854775807",
+                "x",
+                "duration('1s')",
+                "timestamp(0)",
+                "b'a'",
+                "1u",
+                "// c\n",
+                "\\",
+                "'",
+            ][..]
+        )
+        .prop_map(str::to_owned),
+        ".{0,3}",
+    ];
+    prop::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn no_text_makes_the_parser_or_the_evaluator_panic(text in soup()) {
+        let event = event();
+        if let Ok(expr) = Expr::compile(&text, &Scope::EVENT) {
+            let _ = expr.eval(&[Val::of(&event)]).map(|value| value.to_json());
+            let _ = expr.test(&[Val::Null]);
+        }
+    }
+
+    #[test]
+    fn a_problem_points_inside_the_text(text in soup()) {
+        if let Err(problem) = Expr::compile(&text, &Scope::EVENT) {
+            let offset = problem.extra()["offset"].as_u64().unwrap() as usize;
+            prop_assert!(offset <= text.len() && problem.hint_text().unwrap().contains('^'), "{problem:?}");
+        }
+    }
+}

@@ -14,9 +14,8 @@ use super::{invalid, kind_of, pointer, refuse_unknown};
 use crate::expr::build_regex;
 use crate::number::{Number, same};
 
-const OPERATORS: [&str; 13] = [
-    "eq", "ne", "in", "contains", "prefix", "suffix", "glob", "regex", "gt", "gte", "lt", "lte", "exists",
-];
+const OPERATORS: [&str; 13] =
+    ["eq", "ne", "in", "contains", "prefix", "suffix", "glob", "regex", "gt", "gte", "lt", "lte", "exists"];
 
 #[derive(Clone, Debug)]
 pub(super) struct FieldTest {
@@ -55,7 +54,8 @@ enum Bound {
 impl FieldTest {
     pub(super) fn parse(map: &Map<String, Value>) -> Result<FieldTest, Problem> {
         let Value::String(path) = &map["field"] else {
-            return Err(invalid("\"field\" is not a string".into(), "write {\"field\": \"payload.x\", …}").at("/field"));
+            return Err(invalid("\"field\" is not a string".into(), "write {\"field\": \"payload.x\", …}")
+                .at("/field"));
         };
         let steps = parse_path(path).map_err(|p| p.at("/field"))?;
         let known = ["field"].into_iter().chain(OPERATORS).collect::<Vec<_>>();
@@ -104,7 +104,13 @@ impl Operator {
     fn parse(name: &str, value: &Value) -> Result<Operator, Problem> {
         let wrong = |needs: &str| {
             let what = format!("{name:?} needs {needs}, not {}", kind_of(value));
-            Err(invalid(what, "see the filter page of the manual"))
+            let example = match name {
+                "in" => "[\"a\", \"b\"]",
+                "exists" => "false",
+                "prefix" | "suffix" | "glob" | "regex" => "\"text\"",
+                _ => "9.5",
+            };
+            Err(invalid(what, &format!("write {{\"field\": \"payload.x\", {name:?}: {example}}}")))
         };
         Ok(match (name, value) {
             ("eq", _) => Operator::Equal(value.clone()),
@@ -220,7 +226,8 @@ fn parse_path(path: &str) -> Result<Vec<Step>, Problem> {
         steps.push(Step::Key(rest[..end].to_owned()));
         rest = &rest[end..];
         while let Some(inside) = rest.strip_prefix('[') {
-            let (step, after) = bracket(inside).ok_or_else(|| wrong("has a bracket that is not a number or a quoted name"))?;
+            let (step, after) = bracket(inside)
+                .ok_or_else(|| wrong("has a bracket that is not a number or a quoted name"))?;
             steps.push(step);
             rest = after;
         }

@@ -42,7 +42,8 @@ fn topic_match() {
     let mut tried = 0;
     for case in &cases {
         // vectors/README.md: a glob inside a word is a glob here; a topic with an empty word matches nothing.
-        let other_rule = tagged(case, "embedded-wildcard") || (has_empty_word(&case["topic"]) && case["match"] == true);
+        let other_rule =
+            tagged(case, "embedded-wildcard") || (has_empty_word(&case["topic"]) && case["match"] == true);
         if !other_rule {
             assert_eq!(answer(Kind::Topic, case)["match"], case["match"], "{case}");
             tried += 1;
@@ -56,7 +57,8 @@ fn topic_match() {
 fn topic_route() {
     let Some(cases) = suite("topic_route") else { return };
     for case in &cases {
-        let mut want: Vec<&str> = case["expect"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
+        let mut want: Vec<&str> =
+            case["expect"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
         want.sort_unstable();
         if has_empty_word(&case["topic"]) {
             want.clear();
@@ -88,16 +90,14 @@ fn github_filters() {
     let (Some(cases), Some(folder)) = (suite("github_filters"), folder()) else { return };
     let payloads = std::fs::read_to_string(folder.join("github_payloads.json")).unwrap();
     let payloads: Value = serde_json::from_str(&payloads).unwrap();
-    let body = |file: &Value| {
-        let found = payloads["cases"].as_array().unwrap().iter().find(|p| &p["file"] == file).unwrap();
-        match &found["body"] {
-            Value::String(text) => serde_json::from_str(text).unwrap(),
-            body => body.clone(),
-        }
+    let payload = |file: &Value| {
+        let all = payloads["cases"].as_array().unwrap();
+        all.iter().find(|p| &p["file"] == file).unwrap()["payload"].clone()
     };
     for case in &cases {
-        let document: Value = body(&case["file"]);
-        let got = answer(Kind::Jsonpath, &json!({"id": case["id"], "query": case["query"], "document": document}));
+        let document = payload(&case["file"]);
+        let got =
+            answer(Kind::Jsonpath, &json!({"id": case["id"], "query": case["query"], "document": document}));
         let pairs = |paths: &Value, values: Option<&Value>| {
             let values = values.and_then(Value::as_array).cloned().unwrap_or_default();
             let paths = paths.as_array().unwrap().iter().map(|p| p.as_str().unwrap().to_owned());

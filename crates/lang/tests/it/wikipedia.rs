@@ -25,7 +25,8 @@ fn events() -> Option<Vec<Value>> {
 fn topic_of(edit: &Value) -> String {
     let language = edit["channel"].as_str().unwrap().trim_start_matches('#').trim_end_matches(".wikipedia");
     let namespace = edit["namespace"].as_str().unwrap_or("none").to_lowercase();
-    let word = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c) { c } else { '_' };
+    let word =
+        |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c) { c } else { '_' };
     let namespace: String = namespace.chars().map(word).collect();
     let kind = if edit["isNew"] == true { "new" } else { "edit" };
     format!("wikipedia.{language}.{namespace}.{kind}")
@@ -41,7 +42,9 @@ fn ours(filter: &str) -> (&'static str, Option<Value>) {
         ),
         "user startsWith 'Bot' || user endsWith 'Bot'" => (
             "payload.user.startsWith('Bot') || payload.user.endsWith('Bot')",
-            Some(json!({"or": [field("user", "prefix", json!("Bot")), field("user", "suffix", json!("Bot"))]})),
+            Some(
+                json!({"or": [field("user", "prefix", json!("Bot")), field("user", "suffix", json!("Bot"))]}),
+            ),
         ),
         "deleted > 100 && added == 0" => (
             "payload.deleted > 100 && payload.added == 0",
@@ -49,7 +52,9 @@ fn ours(filter: &str) -> (&'static str, Option<Value>) {
         ),
         "metroCode >= 500 && metroCode < 600" => (
             "event.payload.metroCode >= 500 && event.payload.metroCode < 600",
-            Some(json!({"and": [field("metroCode", "gte", json!(500)), field("metroCode", "lt", json!(600))]})),
+            Some(
+                json!({"and": [field("metroCode", "gte", json!(500)), field("metroCode", "lt", json!(600))]}),
+            ),
         ),
         "page contains 'ü'" => ("payload.page.contains('ü')", Some(field("page", "contains", json!("ü")))),
         "channel == '#en.wikipedia' && !isRobot && delta > 500" => {
@@ -57,9 +62,10 @@ fn ours(filter: &str) -> (&'static str, Option<Value>) {
         }
         "isRobot == true" => ("payload.isRobot == true", Some(field("isRobot", "eq", json!(true)))),
         "isMinor && isNew" => ("payload.isMinor && payload.isNew", None),
-        "countryIsoCode == 'US'" => {
-            ("payload.countryIsoCode == 'US'", Some(json!({"jsonpath": "$.payload.countryIsoCode", "eq": "US"})))
-        }
+        "countryIsoCode == 'US'" => (
+            "payload.countryIsoCode == 'US'",
+            Some(json!({"jsonpath": "$.payload.countryIsoCode", "eq": "US"})),
+        ),
         other => panic!("a filter without a translation: {other}"),
     }
 }
