@@ -1,0 +1,109 @@
+//! Who is asking and for which tenant: read from the headers before any door does its work (contracts §13).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use engine::{Caller, Tenant};
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderName};
+use hyper::http::request::Parts;
+use model::{Code, Problem};
+
+use crate::problem::{Refusal, bad_request};
+use crate::query::Params;
+use crate::{Doors, aside, body};
+
+const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
+const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// One request to a door that concerns a tenant.
+pub struct Call {
+    pub doors: Arc<Doors>,
+    pub tenant: Tenant,
+    pub caller: Caller,
+    pub head: Parts,
+    pub body: Body,
+}
+
+impl FromRequest<Arc<Doors>> for Call {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, doors: &Arc<Doors>) -> Result<Call, Refusal> {
+        let (head, body) = request.into_parts();
+        authorise(&head.headers, doors)?;
+        let caller = caller(&head.headers)?;
+        let tenant = tenant(&head.headers, doors).await?;
+        Ok(Call { doors: doors.clone(), tenant, caller, head, body })
+    }
+}
+
+impl Call {
+    /// The query's parameters, of which only `known` may stand there.
+    pub fn params(&self, known: &[&str]) -> Result<Params, Problem> {
+        Params::read(self.head.uri.query(), known)
+    }
+
+    /// The whole body, at most `bytes_max` long.
+    pub async fn bytes(self, bytes_max: usize) -> Result<Bytes, Problem> {
+        body::read(self.body, bytes_max, self.doors.patience.body).await
+    }
+}
+
+/// Tokens come with a later issue; until then anybody may ask, and only a wrong local token is refused.
+fn authorise(headers: &HeaderMap, doors: &Doors) -> Result<(), Problem> {
+    let (Some(given), Some(token)) = (headers.get(AUTHORIZATION), &doors.token) else { return Ok(()) };
+    let given = given.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
+    if same(given, token.as_bytes()) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::AuthRequired, "the token is not valid here")
+        .hint("use the token in the data directory's serve.json, or leave the header out"))
+}
+
+/// Compares without telling by its duration where the first difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+}
+
+fn caller(headers: &HeaderMap) -> Result<Caller, Problem> {
+    let mut caller = match text(headers, &ACTOR)? {
+        Some(actor) => Caller::named(actor).map_err(|problem| problem.with("parameter", ACTOR.as_str()))?,
+        None => Caller::local(),
+    };
+    // A trace that cannot be read is no reason to refuse an event (W3C trace context says: ignore it).
+    caller.trace = headers.get(TRACEPARENT).and_then(|v| v.to_str().ok()).filter(|v| is_trace(v)).map(str::to_owned);
+    Ok(caller)
+}
+
+fn is_trace(text: &str) -> bool {
+    let hex = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let mut parts = text.split('-');
+    [2, 32, 16, 2].into_iter().all(|length| parts.next().is_some_and(|part| hex(part, length)))
+}
+
+async fn tenant(headers: &HeaderMap, doors: &Arc<Doors>) -> Result<Tenant, Problem> {
+    let name = text(headers, &TENANT)?.unwrap_or(&doors.default_tenant);
+    let default = name == doors.default_tenant;
+    if default && let Some(tenant) = doors.default.get() {
+        return Ok(tenant.clone());
+    }
+    let (engine, owned) = (doors.engine.clone(), name.to_owned());
+    let tenant = aside::blocking(move || engine.tenant(&owned)).await?;
+    if default {
+        // Two first requests may both have opened it; both handles are the same tenant.
+        let _ = doors.default.set(tenant.clone());
+    }
+    Ok(tenant)
+}
+
+/// A header's text; absent when it is empty.
+pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| bad_request(name.as_str(), "is not UTF-8"))?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}

@@ -1,0 +1,100 @@
+//! Where requests come from: accepting connections, serving HTTP/1.1 on them, and ending them without loss.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+
+use crate::{Doors, Phase, aside, guard, router};
+
+/// Longest head of a request: line and headers.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Accepts until `shutdown`, then lets requests in progress finish, for `patience.grace` at most.
+pub async fn accept(
+    listener: TcpListener,
+    doors: Arc<Doors>,
+    phase: watch::Sender<Phase>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let grace = doors.patience.grace;
+    let router = router(doors.clone());
+    // Nothing is ever sent: the channel ends when the last connection has dropped its sender.
+    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = listener.accept() => match accepted {
+                Ok((socket, _)) => {
+                    let (router, doors, open) = (router.clone(), doors.clone(), open.clone());
+                    aside::spawn(async move {
+                        connection(socket, router, doors).await;
+                        drop(open);
+                    });
+                }
+                Err(error) => pause_after(&error).await,
+            },
+        }
+    }
+    drop((listener, open));
+    phase.send_replace(Phase::Closing);
+    if tokio::time::timeout(grace, all_closed.recv()).await.is_err() {
+        tracing::warn!("some requests did not finish in time and were cut");
+    }
+    phase.send_replace(Phase::Cut);
+    let _ = tokio::time::timeout(Duration::from_secs(1), all_closed.recv()).await;
+}
+
+/// A connection that failed while waiting concerns nobody else; with no descriptor left, accepting again at once
+/// would only spin.
+async fn pause_after(error: &std::io::Error) {
+    let of_one_client = matches!(
+        error.kind(),
+        std::io::ErrorKind::ConnectionAborted
+            | std::io::ErrorKind::ConnectionReset
+            | std::io::ErrorKind::ConnectionRefused
+            | std::io::ErrorKind::Interrupted
+    );
+    if !of_one_client {
+        tracing::error!(%error, "no connection can be accepted");
+        let _ = tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await;
+    }
+}
+
+async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) {
+    let _ = socket.set_nodelay(true);
+    let mut phase = doors.phase.clone();
+    let patience = doors.patience;
+    let service = service_fn(move |request| guard::answer(router.clone(), request, patience.answer));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience.head)
+        .max_header_size(HEAD_BYTES_MAX)
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut connection = std::pin::pin!(connection);
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            changed = phase.changed() => {
+                if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Reading events back: a search in pages, one event, and what led to it and came of it (contracts §2).
+
+use axum::extract::Path;
+use axum::response::Response;
+use engine::{Page, Query};
+use hyper::StatusCode;
+use model::event::push_text;
+
+use crate::aside;
+use crate::caller::Call;
+use crate::problem::{Answer, bad_request};
+use crate::publish::json;
+
+const PARAMS: [&str; 11] =
+    ["topic", "space", "subject", "after", "before", "since", "until", "filter", "order", "limit", "cursor"];
+
+/// `GET /v1/events`
+pub async fn find(call: Call) -> Answer {
+    let params = call.params(&PARAMS)?;
+    let query = Query {
+        topic: params.pattern("topic")?,
+        space: params.owned("space"),
+        subject: params.subject("subject")?,
+        after: params.position("after")?,
+        before: params.position("before")?,
+        since: params.instant("since")?,
+        until: params.instant("until")?,
+        filter: params.filter("filter")?,
+        descending: params.is_second("order", ["asc", "desc"])?,
+        limit: params.limit("limit", 100, 1_000)?,
+        cursor: params.owned("cursor"),
+    };
+    let tenant = call.tenant;
+    let page = aside::blocking(move || tenant.find(&query)).await?;
+    Ok(shown(&page))
+}
+
+fn shown(page: &Page) -> Response {
+    let mut out = String::with_capacity(64 + 512 * page.events.len());
+    out.push_str("{\"events\":[");
+    for (i, event) in page.events.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        event.write_json(&mut out);
+    }
+    out.push(']');
+    if let Some(next) = &page.next {
+        out.push_str(",\"next\":");
+        push_text(&mut out, next);
+    }
+    out.push('}');
+    json(StatusCode::OK, out)
+}
+
+/// `GET /v1/events/{position or id}`
+pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    named(&id)?;
+    let tenant = call.tenant;
+    let event = aside::blocking(move || tenant.event(&id)).await?;
+    Ok(json(StatusCode::OK, event.to_json()))
+}
+
+/// `GET /v1/events/{position or id}/lineage`
+pub async fn lineage(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    named(&id)?;
+    let tenant = call.tenant;
+    let lineage = aside::blocking(move || tenant.lineage(&id)).await?;
+    Ok(json(StatusCode::OK, lineage.to_string()))
+}
+
+/// Refuses what looks like a position and is none. (An id may begin with "-", but not hold only digits after it.)
+fn named(id: &str) -> Result<(), model::Problem> {
+    let number = id.strip_prefix(['-', '+']).unwrap_or(id);
+    if number.len() == id.len() || number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
+        return Ok(());
+    }
+    Err(bad_request("id", format_args!("is a position or an id, not \"{id}\"")).hint("positions begin at 1"))
+}

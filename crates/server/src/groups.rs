@@ -1,0 +1,140 @@
+//! `/v1/groups`: defining groups, seeing them, moving them, and what became dead letters (contracts §4).
+
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::response::Response;
+use engine::{GroupView, Redrive, Tenant};
+use hyper::StatusCode;
+use lang::filter::Filter;
+use model::event::push_text;
+use model::group::parse_start;
+use model::{Position, Problem};
+use serde_json::{Map, Value, json};
+
+use crate::body::{self, object, wrong};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+use crate::{Doors, aside};
+
+pub mod deliver;
+
+/// Largest body of a definition or a verb.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// A verb's request, read: where it goes and what it says.
+struct Verb {
+    doors: Arc<Doors>,
+    tenant: Tenant,
+    said: Map<String, Value>,
+}
+
+async fn verb(call: Call, known: &[&str]) -> Result<Verb, Problem> {
+    let (doors, tenant, bytes) = bytes(call).await?;
+    let said = object(&bytes, known)?;
+    Ok(Verb { doors, tenant, said })
+}
+
+async fn bytes(call: Call) -> Result<(Arc<Doors>, Tenant, bytes::Bytes), Problem> {
+    call.params(&[])?;
+    body::only_json(&call.head.headers)?;
+    let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
+    let bytes = call.bytes(BODY_BYTES_MAX).await?;
+    Ok((doors, tenant, bytes))
+}
+
+fn shown(status: StatusCode, group: &GroupView) -> Response {
+    json_answer(status, group.to_json().to_string())
+}
+
+pub async fn list(call: Call) -> Answer {
+    call.params(&[])?;
+    let groups: Vec<Value> = call.tenant.groups().iter().map(GroupView::to_json).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "groups": groups }).to_string()))
+}
+
+pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
+    let (_, tenant, bytes) = bytes(call).await?;
+    let definition = body::value(&bytes)?;
+    let (created, group) = tenant.put_group(&name, &definition).await?;
+    Ok(shown(if created { StatusCode::CREATED } else { StatusCode::OK }, &group))
+}
+
+pub async fn get(Path(name): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    Ok(shown(StatusCode::OK, &call.tenant.group(&name)?))
+}
+
+pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    call.tenant.delete_group(&name).await?;
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+pub async fn seek(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, said, .. } = verb(call, &["to"]).await?;
+    let to = said.get("to").ok_or_else(|| {
+        wrong("/to", "\"to\" is missing").hint("say \"beginning\", \"end\", {\"position\": N} or {\"time\": T}")
+    })?;
+    let start = parse_start(to).map_err(|problem| problem.at("/to"))?;
+    Ok(shown(StatusCode::OK, &tenant.seek(&name, start).await?))
+}
+
+pub async fn pause(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, .. } = verb(call, &[]).await?;
+    Ok(shown(StatusCode::OK, &tenant.pause(&name).await?))
+}
+
+pub async fn resume(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, .. } = verb(call, &[]).await?;
+    Ok(shown(StatusCode::OK, &tenant.resume(&name).await?))
+}
+
+pub async fn dead_letters(Path(name): Path<String>, call: Call) -> Answer {
+    let params = call.params(&["limit", "cursor"])?;
+    let limit = params.limit("limit", 100, 1_000)?;
+    let cursor = params.owned("cursor");
+    let tenant = call.tenant;
+    let page = aside::blocking(move || tenant.dead_letters(&name, limit, cursor.as_deref())).await?;
+    let mut out = String::from("{\"dead_letters\":");
+    out.push_str(&Value::Array(page.dead_letters).to_string());
+    if let Some(next) = &page.next {
+        out.push_str(",\"next\":");
+        push_text(&mut out, next);
+    }
+    out.push('}');
+    Ok(json_answer(StatusCode::OK, out))
+}
+
+pub async fn redrive(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, said, .. } = verb(call, &["positions", "filter", "all"]).await?;
+    let redriven = tenant.redrive(&name, which(&said)?).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "redriven": redriven }).to_string()))
+}
+
+fn which(said: &Map<String, Value>) -> Result<Redrive, Problem> {
+    let one = |pointer: &str, detail: &str| {
+        wrong(pointer, detail).hint("say {\"positions\":[…]}, {\"filter\":\"…\"} or {\"all\":true}")
+    };
+    match (said.len(), said.iter().next()) {
+        (1, Some((name, value))) => match (name.as_str(), value) {
+            ("all", Value::Bool(true)) => Ok(Redrive::All),
+            ("all", _) => Err(one("/all", "\"all\" is true")),
+            ("filter", value) => Ok(Redrive::Filter(Filter::parse(value).map_err(|p| p.within("/filter"))?)),
+            (_, Value::Array(list)) => Ok(Redrive::Positions(positions(list)?)),
+            _ => Err(one("/positions", "\"positions\" is a list of positions")),
+        },
+        _ => Err(one("", "say which dead letters, in one way")),
+    }
+}
+
+fn positions(list: &[Value]) -> Result<Vec<Position>, Problem> {
+    let read = |(i, value): (usize, &Value)| {
+        let position = value.as_u64().filter(|position| *position >= 1);
+        position.ok_or_else(|| wrong(&format!("/positions/{i}"), format!("{value} is not a position")))
+    };
+    list.iter().enumerate().map(read).collect()
+}

@@ -1,0 +1,125 @@
+//! How a remote worker takes events from a group and says what became of them: pull, ack, nack, extend, reject.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use axum::extract::Path;
+use axum::response::Response;
+use engine::{Delivery, Settled};
+use hyper::StatusCode;
+use model::Problem;
+use model::event::push_text;
+use model::time::duration_of;
+use serde_json::{Map, Value, json};
+
+use super::{Verb, verb};
+use crate::body::wrong;
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+
+const PULL_MAX: u64 = 1_000;
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// `pull`: without `wait` it answers at once.
+pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { doors, tenant, said } = verb(call, &["max", "wait"]).await?;
+    let max = match said.get("max") {
+        None => 100,
+        Some(value) => {
+            let max = value.as_u64().filter(|max| (1..=PULL_MAX).contains(max));
+            max.ok_or_else(|| wrong("/max", format!("\"max\" is a whole number from 1 to {PULL_MAX}")))?
+        }
+    };
+    let wait = duration(&said, "wait")?.unwrap_or_default();
+    if wait > WAIT_MAX {
+        return Err(wrong("/wait", "\"wait\" is at most 60 s").into());
+    }
+    let pulled = tokio::select! {
+        biased;
+        pulled = tenant.pull(&name, max as usize, wait) => pulled?,
+        () = doors.closing() => Vec::new(),
+    };
+    Ok(json_answer(StatusCode::OK, deliveries(&pulled)))
+}
+
+/// Written by hand, because this is how a backlog leaves: no value is built in between.
+fn deliveries(pulled: &[Delivery]) -> String {
+    let payloads: usize = pulled.iter().map(|d| d.event.content.payload().map_or(0, str::len)).sum();
+    let mut out = String::with_capacity(32 + 512 * pulled.len() + payloads);
+    out.push_str("{\"deliveries\":[");
+    for (i, delivery) in pulled.iter().enumerate() {
+        out.push_str(if i == 0 { "{\"token\":" } else { ",{\"token\":" });
+        push_text(&mut out, &delivery.token);
+        let (attempt, deadline) = (delivery.attempt, delivery.deadline);
+        // Writing to a String cannot fail.
+        let _ = write!(out, ",\"attempt\":{attempt},\"deadline\":\"{deadline}\",\"event\":");
+        delivery.event.write_json(&mut out);
+        out.push('}');
+    }
+    out.push_str("]}");
+    out
+}
+
+pub async fn ack(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "sync"]).await?;
+    let tokens = tokens(&mut said)?;
+    let sync = match said.get("sync") {
+        None => false,
+        Some(Value::Bool(sync)) => *sync,
+        Some(_) => return Err(wrong("/sync", "\"sync\" is true or false").into()),
+    };
+    Ok(settled(&tenant.ack(&name, &tokens, sync).await?))
+}
+
+pub async fn nack(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "delay", "error"]).await?;
+    let tokens = tokens(&mut said)?;
+    let delay = duration(&said, "delay")?;
+    Ok(settled(&tenant.nack(&name, &tokens, delay, error(&said)?).await?))
+}
+
+pub async fn extend(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "by"]).await?;
+    let tokens = tokens(&mut said)?;
+    let by = duration(&said, "by")?.ok_or_else(|| wrong("/by", "\"by\" is missing").hint("say for how long, e.g. \"30s\""))?;
+    Ok(settled(&tenant.extend(&name, &tokens, by).await?))
+}
+
+pub async fn reject(Path(name): Path<String>, call: Call) -> Answer {
+    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "error"]).await?;
+    let tokens = tokens(&mut said)?;
+    Ok(settled(&tenant.reject(&name, &tokens, error(&said)?).await?))
+}
+
+fn settled(settled: &Settled) -> Response {
+    json_answer(StatusCode::OK, json!({"done": settled.done, "stale": settled.stale}).to_string())
+}
+
+fn tokens(said: &mut Map<String, Value>) -> Result<Vec<String>, Problem> {
+    let Some(Value::Array(list)) = said.remove("tokens") else {
+        return Err(wrong("/tokens", "\"tokens\" is a list of tokens").hint("give the tokens of the deliveries"));
+    };
+    let read = |(i, value): (usize, Value)| match value {
+        Value::String(token) => Ok(token),
+        other => Err(wrong(&format!("/tokens/{i}"), format!("{other} is not a token"))),
+    };
+    list.into_iter().enumerate().map(read).collect()
+}
+
+fn error(said: &Map<String, Value>) -> Result<Option<String>, Problem> {
+    match said.get("error") {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(wrong("/error", "\"error\" is a string")),
+    }
+}
+
+fn duration(said: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Problem> {
+    let Some(value) = said.get(name) else { return Ok(None) };
+    let wrong = || {
+        wrong(&format!("/{name}"), format!("\"{name}\": {value} is not a duration"))
+            .hint("write \"30s\", \"1h30m\", \"PT5M\" or a number of seconds")
+    };
+    duration_of(value).map(Some).ok_or_else(wrong)
+}

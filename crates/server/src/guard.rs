@@ -1,0 +1,74 @@
+//! Around every door: a panic, a hang or a refusal by the router becomes a problem, and the server goes on.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use model::{Code, Problem};
+
+use crate::problem::Refusal;
+
+/// Answers one request, whatever happens inside.
+pub async fn answer(
+    router: Router,
+    request: Request<Incoming>,
+    patience: Duration,
+) -> Result<Response, Infallible> {
+    let call = TowerToHyperService::new(router).call(request.map(Body::new));
+    let response = match tokio::time::timeout(patience, caught(call)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(panic)) => Refusal(bug(&*panic)).into_response(),
+        Err(_) => Refusal(too_long(patience)).into_response(),
+    };
+    Ok(readable(response))
+}
+
+/// Polls `call` and turns a panic in it into a value.
+async fn caught(
+    call: impl Future<Output = Result<Response, Infallible>>,
+) -> Result<Response, Box<dyn Any + Send>> {
+    let mut call = std::pin::pin!(call);
+    std::future::poll_fn(|cx| {
+        // After a panic the future is only dropped, so nothing can see what it left half done.
+        match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(Ok(response))) => Poll::Ready(Ok(response)),
+            Ok(Poll::Ready(Err(never))) => match never {},
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    })
+    .await
+}
+
+fn bug(panic: &(dyn Any + Send)) -> Problem {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    tracing::error!(panic = said, "a request met a panic");
+    Problem::new(Code::Internal, "the request met an impossible state; what it asked for may not have happened")
+        .hint("look for this request_id in the server's log, and report it")
+}
+
+fn too_long(patience: Duration) -> Problem {
+    let detail = format!("no answer within {} s; what was asked for may still happen", patience.as_secs());
+    Problem::new(Code::RequestTimeout, detail).hint("ask for less at once, or try again with the same key")
+}
+
+/// The router refuses some requests by itself, as plain text; those become problems too.
+fn readable(response: Response) -> Response {
+    let status = response.status().as_u16();
+    if status < 400 || response.headers().get(CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"application/")) {
+        return response;
+    }
+    let code = if status < 500 { Code::RequestInvalid } else { Code::Internal };
+    Refusal(Problem::new(code, "the request's path or headers cannot be read")).into_response()
+}

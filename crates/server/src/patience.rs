@@ -1,0 +1,33 @@
+//! How long the server waits for others before it goes on without them.
+
+use std::time::Duration;
+
+/// The time limits of the doors. Only real time is meant: clients and sockets do not follow a virtual clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For the head of the next request, idle time between two requests included.
+    pub head: Duration,
+    /// For a whole body that is read before it is answered.
+    pub body: Duration,
+    /// For the answer of a door, long polls included.
+    pub answer: Duration,
+    /// For a stream's reader that takes nothing while its buffer is full.
+    pub reader: Duration,
+    /// Between two signs of life on a silent stream.
+    pub ping: Duration,
+    /// For requests in progress once the server is told to stop.
+    pub grace: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            head: Duration::from_secs(75),
+            body: Duration::from_secs(30),
+            answer: Duration::from_secs(90),
+            reader: Duration::from_secs(5),
+            ping: Duration::from_secs(15),
+            grace: Duration::from_secs(6),
+        }
+    }
+}

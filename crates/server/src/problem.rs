@@ -1,0 +1,89 @@
+//! How a refusal leaves the server: `application/problem+json` with a request id (contracts §3).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode, Uri};
+use model::problem::Who;
+use model::{Code, Problem};
+use serde_json::Value;
+
+/// What a door answers.
+pub type Answer = Result<Response, Refusal>;
+
+/// A problem on its way out.
+pub struct Refusal(pub Problem);
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Refusal {
+        Refusal(problem)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Refusal(problem) = self;
+        let request_id = request_id();
+        log(&problem, &request_id);
+        let code = problem.code();
+        let mut document = problem.to_json();
+        document.insert("request_id".into(), Value::String(request_id));
+        let mut response = Response::new(Body::from(Value::Object(document).to_string()));
+        *response.status_mut() = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match code.status() {
+            401 => drop(headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            429 => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+            _ => {}
+        }
+        response
+    }
+}
+
+/// Says in the log what the operator or we have to act on; what a client did wrong is the client's to read.
+fn log(problem: &Problem, request_id: &str) {
+    let (code, detail) = (problem.code().as_str(), problem.detail());
+    match problem.code().who() {
+        Who::Us => tracing::error!(request_id, code, detail, "refused a request"),
+        Who::Operator if problem.code().status() >= 500 => {
+            tracing::warn!(request_id, code, detail, "refused a request");
+        }
+        _ => tracing::debug!(request_id, code, detail, "refused a request"),
+    }
+}
+
+/// Unique among the requests of this process, and of others with another process id.
+fn request_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("req_{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub async fn no_such_path(uri: Uri) -> Refusal {
+    let problem = Problem::new(Code::NotFound, format!("there is no path \"{}\"", uri.path()));
+    Refusal(problem.hint("the paths begin with /v1/events and /v1/groups"))
+}
+
+pub async fn wrong_method(method: Method, uri: Uri) -> Refusal {
+    let detail = format!("\"{}\" does not answer {method}", uri.path());
+    Refusal(Problem::new(Code::MethodNotAllowed, detail).hint("the header \"allow\" names what it answers"))
+}
+
+/// `GET /errors/{code}`: what a problem's `type` leads to.
+pub async fn page(Path(text): Path<String>) -> Answer {
+    let known = Code::ALL.iter().find(|code| code.as_str() == text);
+    let unknown = || Problem::new(Code::NotFound, format!("there is no error code \"{text}\""));
+    let code = known.ok_or_else(unknown)?;
+    let page = format!("# {code}\n\nHTTP {}: {}.\n\nMore: docs/errors/{code}.md\n", code.status(), code.title());
+    let mut response = Response::new(Body::from(page));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"));
+    Ok(response)
+}
+
+/// A 400 that names the parameter or header that is wrong.
+pub fn bad_request(what: &str, why: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::RequestInvalid, format!("\"{what}\" {why}")).with("parameter", what)
+}

@@ -1,0 +1,174 @@
+//! `POST /v1/events`: what a client says becomes drafts, and is answered once it is recorded and synced (contracts §2).
+
+use axum::body::Body;
+use axum::response::Response;
+use engine::settings::Limits;
+use engine::{Draft, Outcome};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+use model::event::push_text;
+use model::{Code, Problem};
+
+use crate::body;
+use crate::caller::{Call, text};
+use crate::problem::{Answer, bad_request};
+
+mod lines;
+mod ndjson;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A JSON array is one commit, and one commit has a bound (rules R5).
+const ARRAY_BYTES_MAX: usize = 1 << 20;
+/// Room beside the payload for topic, subject, extensions and the rest.
+const ENVELOPE_BYTES_MAX: usize = 64 * 1024;
+
+/// The shapes of the table in contracts §2.
+enum Shape {
+    Json,
+    Ndjson,
+    CloudEvent,
+    CloudEvents,
+    /// A CloudEvent whose attributes are `ce-` headers and whose data is the body.
+    CloudHeaders,
+}
+
+/// One event or a list of them, read but not yet judged.
+enum Said {
+    One(Box<Draft>),
+    Many(Vec<Draft>),
+}
+
+pub async fn publish(call: Call) -> Answer {
+    let shape = shape(&call.head.headers)?;
+    if matches!(shape, Shape::Ndjson) {
+        return ndjson::publish(call);
+    }
+    let limits = call.tenant.limits();
+    let key = text(&call.head.headers, &IDEMPOTENCY_KEY)?.map(str::to_owned);
+    let Call { doors, tenant, caller, head, body } = call;
+    let bytes = body::read(body, ARRAY_BYTES_MAX.max(event_bytes_max(&limits)), doors.patience.body).await?;
+    match said(shape, &bytes, &head.headers, &limits)? {
+        Said::One(mut draft) => {
+            with_key(&mut draft, key)?;
+            let outcome = tenant.publish(&caller, *draft).await?;
+            Ok(one(&outcome))
+        }
+        Said::Many(_) if key.is_some() => {
+            let why = "belongs to a single event, not to a list";
+            Err(bad_request(IDEMPOTENCY_KEY.as_str(), why).hint("give each event its own \"key\"").into())
+        }
+        Said::Many(drafts) => {
+            let outcomes = tenant.publish_all(&caller, drafts).await?;
+            Ok(many(&outcomes))
+        }
+    }
+}
+
+fn shape(headers: &HeaderMap) -> Result<Shape, Problem> {
+    // With `ce-` headers the content type is that of the data, whatever it is.
+    let media = match headers.contains_key("ce-specversion") {
+        true => String::new(),
+        false => body::media_type(headers)?,
+    };
+    match media.as_str() {
+        "" if headers.keys().any(|name| name.as_str().starts_with("ce-")) => Ok(Shape::CloudHeaders),
+        "" | "application/json" => Ok(Shape::Json),
+        "application/x-ndjson" => Ok(Shape::Ndjson),
+        "application/cloudevents+json" => Ok(Shape::CloudEvent),
+        "application/cloudevents-batch+json" => Ok(Shape::CloudEvents),
+        other => Err(body::wrong_type(other)),
+    }
+}
+
+fn said(shape: Shape, bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Result<Said, Problem> {
+    let array = bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
+    let bytes_max = if array { ARRAY_BYTES_MAX } else { event_bytes_max(limits) };
+    if bytes.len() > bytes_max {
+        return Err(body::too_large(bytes_max));
+    }
+    Ok(match shape {
+        Shape::Json if array => Said::Many(Draft::parse_array(bytes, limits)?),
+        Shape::Json | Shape::Ndjson => Said::One(Box::new(Draft::parse(bytes, limits)?)),
+        Shape::CloudEvent => Said::One(Box::new(Draft::from_cloudevent(bytes, limits)?)),
+        Shape::CloudEvents => Said::Many(Draft::from_cloudevent_batch(bytes, limits)?),
+        Shape::CloudHeaders => Said::One(Box::new(from_headers(bytes, headers, limits)?)),
+    })
+}
+
+fn from_headers(bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Result<Draft, Problem> {
+    let mut attributes = Vec::new();
+    for name in headers.keys().filter(|name| name.as_str().starts_with("ce-")) {
+        attributes.push((name.as_str(), text(headers, name)?.unwrap_or_default()));
+    }
+    let content_type = text(headers, &CONTENT_TYPE)?;
+    Draft::from_cloudevent_headers(attributes.into_iter(), content_type, bytes, limits)
+}
+
+/// Longest text of one event.
+pub fn event_bytes_max(limits: &Limits) -> usize {
+    limits.max_payload + ENVELOPE_BYTES_MAX
+}
+
+/// The header is the event's key; both may be given when they say the same.
+fn with_key(draft: &mut Draft, key: Option<String>) -> Result<(), Problem> {
+    let Some(key) = key else { return Ok(()) };
+    match &draft.key {
+        Some(other) if *other != key => {
+            let detail = format!("\"key\" is \"{other}\", but the header idempotency-key is \"{key}\"");
+            Err(Problem::new(Code::EventInvalid, detail).at("/key").hint("give the key once"))
+        }
+        _ => {
+            draft.key = Some(key);
+            Ok(())
+        }
+    }
+}
+
+fn one(outcome: &Outcome) -> Response {
+    let status = match outcome {
+        Outcome::Recorded(receipt) if receipt.duplicate => StatusCode::OK,
+        Outcome::Recorded(_) => StatusCode::CREATED,
+        Outcome::Deferred { .. } | Outcome::Dropped { .. } => StatusCode::ACCEPTED,
+    };
+    let mut out = String::with_capacity(112);
+    write_outcome(&mut out, outcome);
+    json(status, out)
+}
+
+fn many(outcomes: &[Outcome]) -> Response {
+    let mut out = String::with_capacity(16 + 112 * outcomes.len());
+    out.push_str("{\"events\":[");
+    for (i, outcome) in outcomes.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        write_outcome(&mut out, outcome);
+    }
+    out.push_str("]}");
+    json(StatusCode::CREATED, out)
+}
+
+/// What [`Outcome::to_json`] says, written straight into the answer, because it is on the path of every publish.
+fn write_outcome(out: &mut String, outcome: &Outcome) {
+    use std::fmt::Write;
+    match outcome {
+        Outcome::Recorded(receipt) => {
+            out.push_str("{\"id\":");
+            push_text(out, &receipt.id);
+            let (position, at) = (receipt.position, receipt.recorded_at);
+            let duplicate = if receipt.duplicate { ",\"duplicate\":true" } else { "" };
+            // Writing to a String cannot fail.
+            let _ = write!(out, ",\"position\":{position},\"recorded_at\":\"{at}\"{duplicate}}}");
+        }
+        other => out.push_str(&other.to_json().to_string()),
+    }
+}
+
+/// An answer of JSON text.
+pub fn json(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

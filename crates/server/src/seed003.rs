@@ -1,0 +1,101 @@
+//! Seed 003's three paths with that document's names: record, recent, drain (end of contracts §4).
+
+use axum::response::Response;
+use engine::{Draft, Outcome, Query, Tenant};
+use hyper::StatusCode;
+use lang::filter::Filter;
+use model::event::Subject;
+use model::topic::Pattern;
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use crate::body::{self, object, wrong};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+use crate::query::Params;
+use crate::{aside, publish};
+
+/// How many pages are looked through for one answer; each takes a second at most.
+const PAGES_MAX: usize = 5;
+
+/// `POST /api/events/record`
+pub async fn record(call: Call) -> Answer {
+    call.params(&[])?;
+    body::only_json(&call.head.headers)?;
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let limits = tenant.limits();
+    let bytes = call.bytes(publish::event_bytes_max(&limits)).await?;
+    let draft = Draft::from_seed003(&bytes, &limits)?;
+    Ok(recorded(&tenant.publish(&caller, draft).await?))
+}
+
+fn recorded(outcome: &Outcome) -> Response {
+    match outcome {
+        Outcome::Recorded(receipt) => {
+            let status = if receipt.duplicate { StatusCode::OK } else { StatusCode::CREATED };
+            let answer = json!({"event_id": receipt.id, "position": receipt.position, "collapsed": receipt.duplicate});
+            json_answer(status, answer.to_string())
+        }
+        other => json_answer(StatusCode::ACCEPTED, other.to_json().to_string()),
+    }
+}
+
+/// `GET /api/events/recent`: seed rows, newest first.
+pub async fn recent(call: Call) -> Answer {
+    let params = call.params(&["limit", "event_type", "entity_type", "entity_id"])?;
+    let query = recent_query(&params)?;
+    let tenant = call.tenant;
+    let rows = aside::blocking(move || rows(&tenant, query)).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "events": rows }).to_string()))
+}
+
+fn recent_query(params: &Params) -> Result<Query, Problem> {
+    let event_type = params.text("event_type").map(glob);
+    let topic = event_type.map(|text| Pattern::parse(&text)).transpose()?;
+    let (subject, filter) = match (params.owned("entity_type"), params.owned("entity_id")) {
+        (Some(kind), Some(id)) => (Some(Subject { kind, id }), None),
+        (Some(kind), None) => (None, Some(json!({"field": "subject.kind", "eq": kind}))),
+        (None, Some(id)) => (None, Some(json!({"field": "subject.id", "eq": id}))),
+        (None, None) => (None, None),
+    };
+    let filter = filter.map(|filter| Filter::parse(&filter)).transpose()?;
+    let limit = params.limit("limit", 100, 1_000)?;
+    Ok(Query { topic, subject, filter, limit, descending: true, ..Query::default() })
+}
+
+/// A final `.*` is read as `.#` at seed 003's doors (contracts §14).
+fn glob(text: &str) -> String {
+    match text.strip_suffix(".*") {
+        Some(front) => format!("{front}.#"),
+        None => text.to_owned(),
+    }
+}
+
+fn rows(tenant: &Tenant, mut query: Query) -> Result<Vec<Value>, Problem> {
+    let mut rows = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let page = tenant.find(&query)?;
+        rows.extend(page.events.iter().map(|event| event.to_seed_row()));
+        if page.next.is_none() || rows.len() >= query.limit {
+            break;
+        }
+        query.cursor = page.next;
+    }
+    rows.truncate(query.limit);
+    Ok(rows)
+}
+
+/// `POST /api/events/drain`: read as it will be, and refused until automations exist to dispatch to.
+pub async fn drain(call: Call) -> Answer {
+    call.params(&[])?;
+    body::only_json(&call.head.headers)?;
+    let said = object(&call.bytes(64 * 1024).await?, &["drainer_id", "limit"])?;
+    if said.get("limit").is_some_and(|limit| limit.as_u64().is_none_or(|n| n == 0)) {
+        return Err(wrong("/limit", "\"limit\" is a whole number from 1").into());
+    }
+    let id = said.get("drainer_id").and_then(Value::as_str).unwrap_or("workflow_runner");
+    let problem = Problem::new(Code::DrainNoDispatcher, format!("nothing dispatches for the drainer \"{id}\" yet"));
+    let hint = "drain a group with a command instead: everwhen drain GROUP --exec CMD";
+    Err(problem.hint(hint).into())
+}

@@ -1,0 +1,128 @@
+//! `GET /v1/events/stream`: events as they are recorded, as server-sent events, without a gap (contracts §2).
+//!
+//! A stream is a follower of the ledger with a small buffer. A reader that falls behind costs nothing but its place in
+//! the ledger; one that takes nothing at all while its buffer is full is told so and closed, and can come back with
+//! the last id it saw.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use engine::{Follow, Follower};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use model::event::Event;
+use model::{Code, Problem};
+
+use crate::caller::{Call, text};
+use crate::pipe::{Feed, pipe};
+use crate::problem::Answer;
+use crate::query::position;
+use crate::{Doors, aside};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Tells a proxy to pass each frame on at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Frames kept for a reader that has not taken them yet.
+const BUFFER_BYTES_MAX: usize = 256 * 1024;
+/// Events taken from the ledger at once.
+const EVENTS_MAX: usize = 128;
+/// When a client should come back after the server stopped.
+const RECONNECT_AFTER_MS: u32 = 1_000;
+
+pub async fn stream(call: Call) -> Answer {
+    let params = call.params(&["topic", "space", "filter", "after"])?;
+    let after = match text(&call.head.headers, &LAST_EVENT_ID)? {
+        Some(last) => Some(position(LAST_EVENT_ID.as_str(), last)?),
+        None => params.position("after")?,
+    };
+    let follow = Follow {
+        patterns: params.pattern("topic")?.into_iter().collect(),
+        space: params.owned("space"),
+        filter: params.filter("filter")?,
+        after,
+    };
+    let tenant = call.tenant;
+    let follower = aside::blocking(move || tenant.follow(follow)).await?;
+    let (feed, outlet) = pipe(BUFFER_BYTES_MAX);
+    aside::spawn(run(follower, feed, call.doors));
+    let mut response = Response::new(Body::new(outlet));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+async fn run(mut follower: Follower, feed: Feed, doors: Arc<Doors>) {
+    let position = follower.position();
+    feed.push(format!("event: ready\ndata: {{\"position\":{position}}}\n\n").as_bytes());
+    loop {
+        match tokio::time::timeout(doors.patience.reader, feed.room()).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => return feed.push(problem_frame(&slow(&doors)).as_bytes()),
+        }
+        let Some(events) = next(&mut follower, &feed, &doors).await else { return };
+        match events {
+            Ok(events) => feed.push(frames(&events).as_bytes()),
+            Err(problem) => return feed.push(problem_frame(&problem).as_bytes()),
+        }
+    }
+}
+
+/// Waits for events, with a sign of life now and then; `None` when the stream is over.
+async fn next(
+    follower: &mut Follower,
+    feed: &Feed,
+    doors: &Doors,
+) -> Option<Result<Vec<Arc<Event>>, Problem>> {
+    // One wait through all pings: dropping it in between could lose what it had taken.
+    let mut events = std::pin::pin!(follower.next(EVENTS_MAX));
+    loop {
+        tokio::select! {
+            biased;
+            () = feed.gone() => return None,
+            () = doors.closing() => {
+                feed.push(farewell().as_bytes());
+                return None;
+            }
+            waited = tokio::time::timeout(doors.patience.ping, &mut events) => match waited {
+                Ok(events) => return Some(events),
+                Err(_) => feed.push(b": ping\n\n"),
+            },
+        }
+    }
+}
+
+fn frames(events: &[Arc<Event>]) -> String {
+    use std::fmt::Write;
+    let mut out = String::with_capacity(512 * events.len());
+    for event in events {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "id: {}\nevent: event\ndata: ", event.position);
+        let start = out.len();
+        event.write_json(&mut out);
+        // A line break inside JSON is only white space, but it would end the frame's line.
+        if out[start..].contains(['\n', '\r']) {
+            let data = out.split_off(start).replace(['\n', '\r'], " ");
+            out.push_str(&data);
+        }
+        out.push_str("\n\n");
+    }
+    out
+}
+
+fn slow(doors: &Doors) -> Problem {
+    let detail = format!("the reader took nothing for {} s", doors.patience.reader.as_secs_f64());
+    Problem::new(Code::StreamSlow, detail).hint("come back with the header last-event-id and read faster")
+}
+
+fn problem_frame(problem: &Problem) -> String {
+    format!("event: problem\ndata: {}\n\n", serde_json::Value::Object(problem.to_json()))
+}
+
+fn farewell() -> String {
+    let ms = RECONNECT_AFTER_MS;
+    format!("retry: {ms}\nevent: server.shutdown\ndata: {{\"reconnect_after_ms\":{ms}}}\n\n")
+}

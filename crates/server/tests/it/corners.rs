@@ -1,0 +1,129 @@
+//! What clients do wrong, and what operators look at.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::json;
+use server::Patience;
+
+use crate::harness::Server;
+
+#[test]
+fn an_unknown_path_and_a_foreign_method_are_problems_too() {
+    let server = Server::start();
+    for path in ["/", "/v1", "/v1/event", "/v1/groups/g/explode", "/v1/events/1/2/3", "/favicon.ico"] {
+        server.get(path).refused(404, "not_found");
+    }
+    let reply = server.send("DELETE", "/v1/events", &[], "");
+    reply.refused(405, "request.method");
+    let allow = &reply.headers["allow"];
+    assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
+    server.get("/v1/groups/g/pull").refused(405, "request.method");
+    server.send("PATCH", "/v1/groups/g", &[], "{}").refused(405, "request.method");
+    server.send("POST", "/livez", &[], "{}").refused(405, "request.method");
+}
+
+#[test]
+fn a_truncated_body_changes_nothing_and_the_server_goes_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.head("POST", "/v1/events", &["content-type: application/json"], Some(100));
+    client.write(br#"{"topic":"a.b""#);
+    client.end();
+    let mut rest = String::new();
+    let _ = client.reader.read_to_string(&mut rest);
+    assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 4"), "{rest}");
+    assert_eq!(server.get("/v1/events").ok(200)["events"], json!([]));
+}
+
+#[test]
+fn a_body_that_does_not_arrive_is_not_waited_for_for_ever() {
+    let patience = Patience { body: Duration::from_millis(50), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let mut client = server.client();
+    client.head("POST", "/v1/events", &["content-type: application/json"], Some(100));
+    client.write(b"{");
+    client.reply().refused(503, "request.timeout");
+}
+
+#[test]
+fn a_client_that_says_nothing_is_closed() {
+    let patience = Patience { head: Duration::from_millis(50), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let mut client = server.client();
+    client.write(b"GET /livez HTT");
+    let mut rest = String::new();
+    let _ = client.reader.read_to_string(&mut rest);
+    assert!(!rest.contains("200"), "{rest}");
+}
+
+#[test]
+fn what_is_no_http_is_refused_and_the_server_goes_on() {
+    let server = Server::start();
+    for bytes in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"POST /v1/events HTTP/1.1\r\ncontent-length: -1\r\n\r\n"] {
+        let mut client = server.client();
+        client.write(bytes);
+        client.end();
+        let mut rest = Vec::new();
+        let _ = client.reader.read_to_end(&mut rest);
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&rest));
+    }
+    let mut client = server.client();
+    let long = format!("x-long: {}", "x".repeat(100_000));
+    client.head("GET", "/livez", &[&long], Some(0));
+    assert_eq!(client.reply_head().0, 431);
+    server.get("/livez").ok(200);
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_none_is_needed_yet() {
+    let server = Server::start_with(Patience::default(), Some("secret"));
+    server.get("/v1/events").ok(200);
+    server.send("GET", "/v1/events", &["authorization: Bearer secret"], "").ok(200);
+    let reply = server.send("GET", "/v1/events", &["authorization: Bearer wrong"], "");
+    reply.refused(401, "auth.required");
+    assert_eq!(reply.headers["www-authenticate"], "Bearer");
+}
+
+#[test]
+fn health_is_open_and_says_why_not() {
+    let server = Server::start();
+    server.get("/livez").ok(200);
+    assert_eq!(server.get("/readyz").ok(200), json!({"ready": true, "failing": []}));
+    assert_eq!(server.send("HEAD", "/livez", &[], "").status, 200);
+}
+
+#[test]
+fn metrics_count_what_happened() {
+    let server = Server::start();
+    server.publish("a.b", "{}");
+    server.publish("a.b", "{}");
+    server.put("/v1/groups/g", r#"{"pattern":"a.b","start":"beginning"}"#).ok(201);
+    let reply = server.get("/metrics");
+    assert_eq!(reply.status, 200);
+    assert!(reply.headers["content-type"].starts_with("text/plain; version=0.0.4"));
+    let text = reply.text();
+    for line in [
+        r#"events_publish_count{topic="a.b"} 2"#,
+        r#"everwhen_group_lag{group="g"} 2"#,
+        "events_storage_full 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    let pulled = server.post("/v1/groups/g/pull", r#"{"max":1}"#).ok(200);
+    let token = pulled["deliveries"][0]["token"].clone();
+    server.post("/v1/groups/g/ack", json!({"tokens":[token],"sync":true}).to_string()).ok(200);
+    let text = server.get("/metrics").text();
+    let line = r#"events_handle_ok_total{topic="a.b",group="g"} 1"#;
+    assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+}
+
+#[test]
+fn the_type_of_a_problem_leads_to_a_page() {
+    let server = Server::start();
+    let problem = server.get("/v1/events/nobody").json();
+    let page = server.get(problem["type"].as_str().unwrap());
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("event.not_found"));
+    server.get("/errors/nonsense").refused(404, "not_found");
+}

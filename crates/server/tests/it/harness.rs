@@ -1,0 +1,123 @@
+//! A server that lives as long as a test.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::Engine;
+use server::{Options, Patience};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::{Client, Reply};
+
+/// A directory that goes away with the test.
+pub struct TempDir(pub PathBuf);
+
+impl TempDir {
+    pub fn new() -> TempDir {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("everwhen-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        TempDir(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub engine: Engine,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<()>>,
+    runtime: Runtime,
+    _dir: TempDir,
+}
+
+impl Server {
+    pub fn start() -> Server {
+        Server::start_with(Patience::default(), None)
+    }
+
+    pub fn start_with(patience: Patience, token: Option<&str>) -> Server {
+        let dir = TempDir::new();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let inside = runtime.enter();
+        let engine = Engine::open(&dir.0).unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let options = Options {
+            listener,
+            token: token.map(str::to_owned),
+            no_auth: token.is_none(),
+            default_tenant: "main".to_owned(),
+        };
+        let serving = {
+            let engine = engine.clone();
+            runtime.spawn(async move {
+                let stopped = async {
+                    let _ = stopped.await;
+                };
+                server::serve_with(engine, options, patience, stopped).await.unwrap();
+            })
+        };
+        drop(inside);
+        Server { address, engine, stop: Some(stop), serving: Some(serving), runtime, _dir: dir }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// One request on a connection of its own.
+    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Reply {
+        self.client().send(method, path, headers, body)
+    }
+
+    pub fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, &[], "")
+    }
+
+    pub fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Reply {
+        self.send("POST", path, &["content-type: application/json"], body)
+    }
+
+    pub fn put(&self, path: &str, body: impl AsRef<[u8]>) -> Reply {
+        self.send("PUT", path, &["content-type: application/json"], body)
+    }
+
+    /// Publishes one event and gives its position.
+    pub fn publish(&self, topic: &str, payload: &str) -> u64 {
+        let reply = self.post("/v1/events", format!(r#"{{"topic":"{topic}","payload":{payload}}}"#));
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()["position"].as_u64().unwrap()
+    }
+
+    /// Tells the server to stop, without waiting for it.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until the server has returned.
+    pub fn join(&mut self) {
+        if let Some(serving) = self.serving.take() {
+            self.runtime.block_on(serving).unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        if !std::thread::panicking() {
+            self.join();
+            self.runtime.block_on(self.engine.close()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The doors as a client meets them: a real server on a free port, an engine on a fresh directory, bytes on a socket.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod client;
+mod corners;
+mod events;
+mod groups;
+mod harness;
+mod json_bodies;
+mod ndjson;
+mod publish;
+mod seed003;
+mod shutdown;
+mod stream;
