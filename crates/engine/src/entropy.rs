@@ -1,5 +1,7 @@
 //! Where randomness comes from: the kernel, or a seed. Salts, ids and tokens are drawn here and handed on as values.
 
+#![expect(clippy::disallowed_methods, reason = "the one place that asks the machine for chance")]
+
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// A stream of random bytes. Kernel bytes are fetched a page at a time, because a publish draws twenty-six of them.

@@ -21,16 +21,16 @@ const LONG_FUNCTIONS: &[&str] = &[];
 
 /// The only files, and whole crates, that may ask the machine for time, chance, threads, files or environment.
 const MAY_ASK_THE_MACHINE: &[&str] = &[
-    "crates/engine/src/backup.rs",
     "crates/engine/src/clock.rs",
+    "crates/engine/src/engine.rs",
     "crates/engine/src/entropy.rs",
-    "crates/engine/src/open.rs",
+    "crates/engine/src/faults.rs",
+    "crates/engine/src/maintain/",
     "crates/engine/src/pool.rs",
-    "crates/engine/src/sidecar.rs",
-    "crates/engine/src/snapshot.rs",
+    "crates/engine/src/tenant/open.rs",
     "crates/everwhen/",
     "crates/ledger/src/disk/os.rs",
-    "crates/ledger/src/fault.rs",
+    "crates/ledger/src/file/prefill.rs",
     "crates/server/",
     "crates/sim/",
 ];
@@ -79,9 +79,7 @@ fn files_and_functions_stay_small() {
         for (name, lines) in functions(&file.text) {
             let place = format!("{}::{name}", file.path);
             if lines > FN_LINES_MAX && !LONG_FUNCTIONS.contains(&&*place) {
-                found.push(format!(
-                    "{place}: {lines} lines without its one-line arms, at most {FN_LINES_MAX}"
-                ));
+                found.push(format!("{place}: {lines} lines besides what is flat, at most {FN_LINES_MAX}"));
             }
         }
     }
@@ -90,9 +88,10 @@ fn files_and_functions_stay_small() {
 
 #[test]
 fn the_lists_of_exceptions_only_name_what_is_there() {
-    let files = LONG_FILES.iter().copied().chain(LONG_FUNCTIONS.iter().filter_map(|f| f.split("::").next()));
+    let functions = LONG_FUNCTIONS.iter().filter_map(|f| f.split("::").next());
+    let paths = LONG_FILES.iter().chain(MAY_ASK_THE_MACHINE).copied().chain(functions);
     report(
-        files
+        paths
             .filter(|path| !root().join(path).exists())
             .map(|path| format!("{path}: gone, drop it from the list")),
     );
@@ -365,19 +364,40 @@ fn section(manifest: &str, name: &str) -> Vec<String> {
     keys.filter_map(|line| Some(line.split(['.', ' ', '=']).next()?.to_owned())).collect()
 }
 
-/// Functions with their lines, found by indentation, which rustfmt guarantees. One-line arms of a match do not count.
+/// Functions with their lines, found by indentation, which rustfmt guarantees. What is flat does not count: one-line
+/// arms of a match, and the rows of a table.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<_> = text.lines().collect();
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate() {
         let Some(name) = fn_name(line) else { continue };
-        let indent = line.len() - line.trim_start().len();
-        let close = format!("{}}}", " ".repeat(indent));
+        let close = format!("{}}}", indent(line));
         let body = lines[start..].iter().take_while(|line| **line != close);
-        let arm = |line: &str| line.contains(" => ") && line.ends_with(',');
-        found.push((name.to_owned(), body.filter(|line| !arm(line)).count() + 1));
+        found.push((name.to_owned(), count_steep(body) + 1));
     }
     found
+}
+
+fn count_steep<'a>(body: impl Iterator<Item = &'a &'a str>) -> usize {
+    let mut table_end: Option<String> = None;
+    let mut steep = 0;
+    for line in body {
+        if let Some(end) = &table_end {
+            if line.starts_with(end.as_str()) {
+                table_end = None;
+            }
+            continue;
+        }
+        if line.ends_with('[') {
+            table_end = Some(format!("{}]", indent(line)));
+        }
+        steep += usize::from(!(line.contains(" => ") && line.ends_with(',')));
+    }
+    steep
+}
+
+fn indent(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
 }
 
 fn fn_name(line: &str) -> Option<&str> {
