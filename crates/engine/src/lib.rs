@@ -46,5 +46,5 @@ pub use deliver::Delivery;
 pub use deliver::follow::{Follow, Follower};
 pub use deliver::push::{Ack, Handling, Nack, Subscription};
 pub use engine::{DEFAULT_TENANT, Engine, Health, Options};
-pub use settings::Settings;
+pub use settings::{Limits, Settings};
 pub use tenant::{DeadLetterPage, GroupView, Page, Query, Redrive, Settled, Tenant};

@@ -1,0 +1,160 @@
+//! The command line as a tree of types: every flag of contracts §1, and help that shows what to type.
+
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use model::{Code, Problem};
+
+use crate::commands::{
+    backup, completions, db, dead_letters, doctor, drain, erase, events, export, groups, import, init,
+    publish, replay, restore, salvage, serve, tail, r#try, verify,
+};
+
+/// A durable event ledger that acts.
+#[derive(Parser)]
+#[command(name = "everwhen", version, about, max_term_width = 110, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Flags that every command takes.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Everywhere")]
+pub struct Global {
+    /// The data directory [env: EVERWHEN_DATA] [default: ./.everwhen]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// A running server instead of a directory, e.g. http://127.0.0.1:3837 [env: EVERWHEN_SERVER]
+    #[arg(long, global = true, value_name = "URL")]
+    pub server: Option<String>,
+    /// The token to show to the server [env: EVERWHEN_TOKEN]
+    #[arg(long, global = true, value_name = "T", hide_short_help = true)]
+    pub token: Option<String>,
+    /// Whose ledger [env: EVERWHEN_TENANT] [default: main]
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub tenant: Option<String>,
+    /// The settings file [default: ./everwhen.toml]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub config: Option<PathBuf>,
+    /// Results as JSON on stdout, failures as JSON on stderr
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No remarks and no progress on stderr
+    #[arg(long, global = true, hide_short_help = true)]
+    pub quiet: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Init(init::Args),
+    Serve(serve::Args),
+    Publish(publish::Args),
+    Tail(tail::Args),
+    Events(events::Args),
+    Groups(groups::Args),
+    DeadLetters(dead_letters::Args),
+    Replay(replay::Args),
+    Drain(drain::Args),
+    Verify(verify::Args),
+    Salvage(salvage::Args),
+    Erase(erase::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
+    Doctor(doctor::Args),
+    Db(db::Args),
+    Try(r#try::Args),
+    Completions(completions::Args),
+}
+
+impl Command {
+    /// The commands that work on this machine's files only; for them `--server` is a mistake.
+    pub fn local_only(&self) -> Option<&'static str> {
+        match self {
+            Command::Init(_) => Some("init"),
+            Command::Serve(_) => Some("serve"),
+            Command::Salvage(_) => Some("salvage"),
+            Command::Restore(_) => Some("restore"),
+            Command::Db(_) => Some("db"),
+            Command::Try(_) => Some("try"),
+            Command::Completions(_) => Some("completions"),
+            _ => None,
+        }
+    }
+}
+
+/// What `everwhen` alone prints.
+pub const GUIDE: &str = "\
+Everwhen is a durable event ledger that acts. One binary, one data directory.
+
+  everwhen serve                                    hold ./.everwhen and answer on http://127.0.0.1:3837
+  everwhen publish order.created '{\"id\": 7}'        append an event; prints its position once it is on disk
+  everwhen tail 'order.*' --after 0                 read events from the beginning and follow
+  everwhen groups put billing --pattern 'order.*'   a durable consumer: pull, ack, retries, dead letters
+  everwhen drain billing --exec ./bill.sh           hand each event to a command, in order
+  everwhen verify                                   check every byte of the ledger
+  everwhen doctor                                   is this machine, and this directory, well?
+
+Commands work on the directory itself, or through the server that holds it.
+`everwhen --help` lists all commands, `everwhen COMMAND --help` shows examples.";
+
+/// The command tree, for completions.
+pub fn tree() -> clap::Command {
+    Cli::command()
+}
+
+/// What clap could not understand, as a problem: one line of what is wrong, one of what to type.
+pub fn usage(error: &clap::Error) -> Problem {
+    let rendered = error.render().to_string();
+    let first = rendered.lines().take_while(|line| !line.trim().is_empty());
+    let message = first.map(str::trim).collect::<Vec<_>>().join(" ");
+    let message = message.trim_start_matches("error: ").to_owned();
+    let tip = rendered.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(str::to_owned);
+    let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let hint = tip.or_else(|| suggestion(error)).or_else(|| usage.map(|usage| format!("usage: {usage}")));
+    Problem::new(Code::UsageInvalid, message)
+        .hint(hint.unwrap_or_else(|| "everwhen --help lists all commands".to_owned()))
+}
+
+fn suggestion(error: &clap::Error) -> Option<String> {
+    let context = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    context.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(format!("did you mean \"{text}\"?")),
+        ContextValue::Strings(texts) => texts.first().map(|text| format!("did you mean \"{text}\"?")),
+        _ => None,
+    })
+}
+
+/// Whether clap only wants to show help or the version.
+pub fn is_help(error: &clap::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_well_formed_and_every_command_has_an_example() {
+        let tree = tree();
+        tree.clone().debug_assert();
+        for command in tree.get_subcommands() {
+            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("everwhen "), "{} has no example", command.get_name());
+            assert!(command.get_about().is_some(), "{} has no about", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_misspelt_command_is_told_the_nearest() {
+        let error = Cli::try_parse_from(["everwhen", "pubish"]).err().unwrap();
+        let problem = usage(&error);
+        assert_eq!(problem.code(), Code::UsageInvalid);
+        assert!(problem.hint_text().unwrap().contains("publish"), "{problem:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! One file per command: its flags, its help, and what it does with a [`Reach`](crate::reach::Reach).
+
+use crate::cli::Command;
+use crate::output::Stop;
+use crate::session::Session;
+
+pub mod backup;
+pub mod completions;
+pub mod db;
+pub mod dead_letters;
+pub mod doctor;
+pub mod drain;
+pub mod erase;
+pub mod events;
+pub mod export;
+pub mod groups;
+pub mod import;
+pub mod init;
+pub mod publish;
+pub mod replay;
+pub mod restore;
+pub mod salvage;
+pub mod serve;
+pub mod tail;
+pub mod r#try;
+pub mod verify;
+
+mod show;
+mod stdin;
+
+/// Runs a command that needs no runtime; gives back the others.
+pub fn run_plain(command: Command, session: &Session) -> Result<Option<Command>, Stop> {
+    match command {
+        Command::Init(args) => init::run(&args, session).map(|()| None),
+        Command::Try(args) => r#try::run(&args, session).map(|()| None),
+        Command::Completions(args) => completions::run(&args, session).map(|()| None),
+        Command::Db(args) => db::run(&args, session).map(|()| None),
+        other => Ok(Some(other)),
+    }
+}
+
+pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
+    match command {
+        Command::Serve(args) => serve::run(args, session).await,
+        Command::Publish(args) => publish::run(args, session).await,
+        Command::Tail(args) => tail::run(args, session).await,
+        Command::Events(args) => events::run(args, session).await,
+        Command::Groups(args) => groups::run(args, session).await,
+        Command::DeadLetters(args) => dead_letters::run(args, session).await,
+        Command::Replay(args) => replay::run(args, session).await,
+        Command::Drain(args) => drain::run(args, session).await,
+        Command::Verify(args) => verify::run(args, session).await,
+        Command::Salvage(args) => salvage::run(args, session).await,
+        Command::Erase(args) => erase::run(args, session).await,
+        Command::Export(args) => export::run(args, session).await,
+        Command::Import(args) => import::run(args, session).await,
+        Command::Backup(args) => backup::run(args, session).await,
+        Command::Restore(args) => restore::run(args, session).await,
+        Command::Doctor(args) => doctor::run(args, session).await,
+        Command::Init(_) | Command::Try(_) | Command::Completions(_) | Command::Db(_) => Ok(()),
+    }
+}

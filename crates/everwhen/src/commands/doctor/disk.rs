@@ -1,0 +1,113 @@
+//! What can be asked of a directory without opening it: is it there, may we write, is there room, how long is a sync.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock, statvfs};
+
+use super::{Check, Status, check};
+use crate::held::Holder;
+
+const SYNCS: usize = 15;
+
+pub fn look(data: &Path) -> Vec<Check> {
+    if !data.is_dir() {
+        let message = format!("\"{}\" is not there; everwhen init makes it", data.display());
+        return vec![check("directory", Status::Fail, message)];
+    }
+    let mut checks = vec![lock(data), space(data)];
+    match syncs(data) {
+        Ok(times) => {
+            checks.insert(0, check("directory", Status::Ok, format!("\"{}\" is writable", data.display())));
+            checks.push(sync(times));
+        }
+        Err(error) => {
+            let message = format!("\"{}\" cannot be written: {error}", data.display());
+            checks.insert(0, check("directory", Status::Fail, message));
+        }
+    }
+    checks
+}
+
+fn lock(data: &Path) -> Check {
+    let free = match fs::File::open(data.join("lock")) {
+        Err(_) => true,
+        Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
+    };
+    match (free, Holder::read(data)) {
+        (true, None) => check("lock", Status::Ok, "free"),
+        (true, Some(_)) => check(
+            "lock",
+            Status::Ok,
+            "free; a server left serve.json behind when it was killed, the next start removes it",
+        ),
+        (false, Some(holder)) => {
+            check("lock", Status::Ok, format!("held by process {}, which serves {}", holder.pid, holder.url))
+        }
+        (false, None) => {
+            check("lock", Status::Warn, "held by another process that does not say how to reach it")
+        }
+    }
+}
+
+fn space(data: &Path) -> Check {
+    let stat = match statvfs(data) {
+        Ok(stat) => stat,
+        Err(error) => return check("space", Status::Warn, format!("unknown: {error}")),
+    };
+    let (free, total) = (stat.f_bavail * stat.f_frsize, (stat.f_blocks * stat.f_frsize).max(1));
+    let message = format!("{} MiB free ({} %)", free >> 20, free * 100 / total);
+    match free {
+        _ if free < 64 << 20 => check("space", Status::Fail, message + "; publishing will be refused"),
+        _ if free < 1 << 30 => check("space", Status::Warn, message),
+        _ => check("space", Status::Ok, message),
+    }
+}
+
+/// How long a 4 KiB write and its sync take, each of a few times.
+fn syncs(data: &Path) -> std::io::Result<Vec<Duration>> {
+    let path = data.join(format!("doctor.{}", std::process::id()));
+    let measure = || {
+        let mut file = fs::File::create(&path)?;
+        let one = |_| {
+            let begun = Instant::now();
+            file.write_all(&[b'\n'; 4096])?;
+            file.sync_data()?;
+            Ok(begun.elapsed())
+        };
+        (0..SYNCS).map(one).collect()
+    };
+    let times = measure();
+    let _ = fs::remove_file(&path);
+    times
+}
+
+fn sync(mut times: Vec<Duration>) -> Check {
+    times.sort();
+    let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
+    let message = format!("a sync takes {:.1} ms, at worst {:.1} ms", ms(median), ms(worst));
+    match median {
+        _ if median > Duration::from_millis(50) => check("sync", Status::Warn, message + "; a slow disk"),
+        _ if median < Duration::from_micros(15) => check(
+            "sync",
+            Status::Warn,
+            message + "; too quick to be true, does this disk keep what it is given?",
+        ),
+        _ => check("sync", Status::Ok, message),
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The size of all ledgers of a directory.
+pub fn ledger_bytes(data: &Path) -> u64 {
+    let list =
+        |dir: &Path| fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok).collect::<Vec<_>>();
+    let tenants = list(&data.join("tenants"));
+    let segments = tenants.iter().flat_map(|tenant| list(&tenant.path().join("ledger")));
+    segments.filter_map(|segment| segment.metadata().ok()).map(|meta| meta.len()).sum()
+}

@@ -1,0 +1,238 @@
+//! `everwhen drain`: seed 003's drain with a shell command as the dispatcher, one event after the other.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use model::{Code, Problem};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::reach::groups::{Delivery, Settle};
+use crate::session::Session;
+
+/// While a command runs, its event's deadline is moved this often, by three times as much.
+const RENEW: Duration = Duration::from_secs(10);
+/// How much of a command's stderr is kept: enough for its last line.
+const STDERR_KEPT: usize = 64 << 10;
+
+/// Hand each event of a group to a command, in order
+///
+/// The command runs in a shell with the event as JSON on stdin and EVERWHEN_TOPIC, EVERWHEN_POSITION, EVERWHEN_ID,
+/// EVERWHEN_GROUP and EVERWHEN_ATTEMPT in its environment. Exit 0 settles the event; anything else fails it, with the
+/// last line of its stderr as the reason. A group with on_exhausted = halt stops at the first failure (exit 1), and
+/// the next pass tries that event again; other groups retry by their backoff.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen groups put sync --pattern 'order.#' --ordering strict --on-exhausted halt
+  everwhen drain sync --exec 'jq .payload >> orders.txt'")]
+pub struct Args {
+    group: String,
+    /// The command, run by sh -c for each event
+    #[arg(long, value_name = "CMD")]
+    exec: String,
+    /// Stop after so many events
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Wait for more when there is nothing left
+    #[arg(long)]
+    follow: bool,
+}
+
+/// What a pass did.
+#[derive(Default)]
+struct Pass {
+    processed: u64,
+    failed: u64,
+    last: Option<u64>,
+    halted_on: Option<u64>,
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let reach = Reach::existing(session).await?;
+    let group = reach.drain_pass(&args.group).await?;
+    if group["paused"] == true {
+        return Err(Problem::new(Code::GroupPaused, format!("group \"{}\" is paused", args.group))
+            .hint(format!("everwhen groups resume {}", args.group))
+            .into());
+    }
+    let host = if args.follow { reach.share().await? } else { None };
+    let halts = group["on_exhausted"] == "halt";
+    let pass = drain(&reach, &args, halts, session).await;
+    if let Some(host) = host {
+        host.stop().await?;
+    }
+    told(&args.group, &pass?, session)
+}
+
+fn told(group: &str, pass: &Pass, session: &Session) -> Result<(), Stop> {
+    let answer = json!({
+        "processed": pass.processed, "failed": pass.failed, "halted_on": pass.halted_on, "last": pass.last,
+    });
+    let answer: Value =
+        answer.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null()).map(own).collect();
+    session.out.result(&answer, || match pass.failed {
+        0 => format!("{} processed", pass.processed),
+        failed => format!("{} processed, {failed} failed", pass.processed),
+    })?;
+    match pass.halted_on {
+        None => Ok(()),
+        Some(position) => {
+            session.out.note(&format!(
+                "group \"{group}\" halted on position {position}; the next drain tries it again"
+            ));
+            Err(Stop::Code(1))
+        }
+    }
+}
+
+fn own((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+async fn drain(reach: &Reach, args: &Args, halts: bool, session: &Session) -> Result<Pass, Stop> {
+    let mut pass = Pass::default();
+    let wait = if args.follow { Duration::from_secs(20) } else { Duration::ZERO };
+    while args.limit.is_none_or(|limit| pass.processed + pass.failed < limit) {
+        let Some(delivery) = reach.pull(&args.group, 1, wait).await?.pop() else {
+            if args.follow {
+                continue;
+            }
+            break;
+        };
+        let seen = Seen::of(&delivery)?;
+        let outcome = work(reach, args, &delivery, &seen, halts).await?;
+        pass.last = Some(seen.position);
+        match outcome {
+            None => pass.processed += 1,
+            Some(error) => {
+                pass.failed += 1;
+                session.out.note(&format!("position {}: {error}", seen.position));
+                if halts {
+                    pass.halted_on = Some(seen.position);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(pass)
+}
+
+/// What the command is told about its event besides the event.
+#[derive(Deserialize)]
+struct Seen {
+    id: String,
+    position: u64,
+    topic: String,
+}
+
+impl Seen {
+    fn of(delivery: &Delivery) -> Result<Seen, Problem> {
+        serde_json::from_str(delivery.event.get())
+            .map_err(|error| Problem::new(Code::Internal, format!("an event is not understood: {error}")))
+    }
+}
+
+/// Runs the command on one event and settles it; `Some` says why it failed. A group that halts gets its event back
+/// at once, because the next pass is when to try again, not a timer.
+async fn work(
+    reach: &Reach,
+    args: &Args,
+    delivery: &Delivery,
+    seen: &Seen,
+    halts: bool,
+) -> Result<Option<String>, Problem> {
+    let tokens = std::slice::from_ref(&delivery.token);
+    let child = spawn(args, delivery, seen)?;
+    let running = run_to_end(child, delivery.event.get());
+    tokio::pin!(running);
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut running => break outcome,
+            () = tokio::time::sleep(RENEW) => {
+                reach.settle(&args.group, tokens, Settle::Extend { by: RENEW * 3 }).await?;
+            }
+        }
+    };
+    let settle = match &outcome {
+        None => Settle::Ack { sync: true },
+        Some(error) => Settle::Nack { delay: halts.then_some(Duration::ZERO), error: Some(error.clone()) },
+    };
+    let answer = reach.settle(&args.group, tokens, settle).await?;
+    match (outcome, answer["done"].as_u64()) {
+        (None, Some(0)) => {
+            Ok(Some("the command outlived its deadline, so the event will be given again".to_owned()))
+        }
+        (outcome, _) => Ok(outcome),
+    }
+}
+
+fn spawn(args: &Args, delivery: &Delivery, seen: &Seen) -> Result<Child, Problem> {
+    Command::new("sh")
+        .args(["-c", &args.exec])
+        .env("EVERWHEN_TOPIC", &seen.topic)
+        .env("EVERWHEN_POSITION", seen.position.to_string())
+        .env("EVERWHEN_ID", &seen.id)
+        .env("EVERWHEN_GROUP", &args.group)
+        .env("EVERWHEN_ATTEMPT", delivery.attempt.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::inherit())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| Problem::new(Code::DrainFailed, format!("sh cannot be started: {error}")))
+}
+
+/// `None` when the command ended well, else why not. What it wrote to stderr goes on to ours.
+async fn run_to_end(mut child: Child, event: &str) -> Option<String> {
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let feed = async {
+        if let Some(mut stdin) = stdin {
+            // A command may end without reading its input; that is its own business.
+            let _ = stdin.write_all(event.as_bytes()).await;
+            let _ = stdin.write_all(b"\n").await;
+        }
+    };
+    let listen = async {
+        let mut kept = Vec::new();
+        let mut buffer = [0u8; 4096];
+        if let Some(mut stderr) = stderr {
+            while let Ok(n @ 1..) = stderr.read(&mut buffer).await {
+                let _ = std::io::Write::write_all(&mut std::io::stderr(), &buffer[..n]);
+                kept.extend_from_slice(&buffer[..n]);
+                kept.drain(..kept.len().saturating_sub(STDERR_KEPT));
+            }
+        }
+        kept
+    };
+    let (status, (), kept) = tokio::join!(child.wait(), feed, listen);
+    match status {
+        Ok(status) if status.success() => None,
+        Ok(status) => Some(last_line(&kept).unwrap_or_else(|| status.to_string())),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn last_line(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .map(|line| line.chars().take(500).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_the_last_line_that_says_something() {
+        assert_eq!(last_line(b"first\nno such order\n\n  \n").as_deref(), Some("no such order"));
+        assert_eq!(last_line(b"\n"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! `everwhen events`: find stored events, show one, show what led to it.
+
+use clap::Subcommand;
+use model::{Code, Problem, Timestamp};
+
+use super::{show, tail};
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::reach::events::Finding;
+use crate::session::Session;
+
+/// Find events, show one, or show where it came from
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen events list --topic 'order.*' --since 1h --limit 20
+  everwhen events get 42 --json
+  everwhen events lineage 42")]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Search the ledger
+    List(List),
+    /// Show one event by position or id
+    Get { id: String },
+    /// Show what led to an event and what it led to
+    Lineage { id: String },
+}
+
+#[derive(clap::Args, Default)]
+pub struct List {
+    /// Which topics: * is one word, # any number of words
+    #[arg(long, value_name = "PATTERN")]
+    topic: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+    #[arg(long, value_name = "KIND/ID")]
+    subject: Option<String>,
+    /// Positions above this
+    #[arg(long, value_name = "POS")]
+    after: Option<u64>,
+    /// Positions below this
+    #[arg(long, value_name = "POS")]
+    before: Option<u64>,
+    /// At or after this instant, or so long ago (10m, 2d)
+    #[arg(long, value_name = "T")]
+    since: Option<String>,
+    /// Before this instant, or so long ago
+    #[arg(long, value_name = "T")]
+    until: Option<String>,
+    /// Only events for which this holds
+    #[arg(long, value_name = "F")]
+    filter: Option<String>,
+    #[arg(long, value_parser = ["asc", "desc"], default_value = "asc")]
+    order: String,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit)]
+    limit: usize,
+}
+
+fn limit(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n >= 1).ok_or_else(|| "a whole number from 1 on".to_owned())
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    match args.what.unwrap_or(What::List(List { limit: 100, ..List::default() })) {
+        What::List(list) => {
+            let (most, finding) = (list.limit, finding(list)?);
+            tail::print_all(&Reach::existing(session).await?, finding, session, Some(most)).await
+        }
+        What::Get { id } => {
+            let event = Reach::existing(session).await?.event(&id).await?;
+            session.out.line(&event)?;
+            session.out.flush()
+        }
+        What::Lineage { id } => {
+            let lineage = Reach::existing(session).await?.lineage(&id).await?;
+            let shown = || serde_json::to_string_pretty(&lineage).unwrap_or_else(|_| lineage.to_string());
+            session.out.result(&lineage, shown)
+        }
+    }
+}
+
+fn finding(list: List) -> Result<Finding, Problem> {
+    Ok(Finding {
+        topic: list.topic,
+        space: list.space,
+        subject: list.subject,
+        after: list.after,
+        before: list.before,
+        since: list.since.as_deref().map(instant).transpose()?,
+        until: list.until.as_deref().map(instant).transpose()?,
+        filter: list.filter,
+        descending: list.order == "desc",
+        limit: list.limit,
+        cursor: None,
+    })
+}
+
+/// An instant as people give it on a command line: RFC 3339, or how long ago.
+pub fn instant(text: &str) -> Result<Timestamp, Problem> {
+    use engine::clock::{Clock, SystemClock};
+    match model::time::parse_duration(text) {
+        Some(ago) => Ok(SystemClock.now().minus(ago)),
+        None => Timestamp::parse(text).map_err(|_| {
+            Problem::new(Code::UsageInvalid, format!("\"{text}\" is neither an instant nor a duration"))
+                .hint("write it like 2026-01-31T09:30:00Z, or like 10m for ten minutes ago")
+        }),
+    }
+}
+
+/// A page heading for dead letters and other lists of events inside documents.
+pub fn line_of(event: &serde_json::Value) -> String {
+    show::one_line(&event.to_string())
+}

@@ -1,0 +1,66 @@
+//! `everwhen import`: events from an export, or from seed 002's own files, into this ledger.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::stdin;
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::session::Session;
+
+mod bus;
+
+/// Store exported events here, with new positions
+///
+/// Id, time, key and topic are kept; an event whose key is already here with the same content is a duplicate and is
+/// not stored again. --from-bus reads the wal/, offsets/ and dlq/ of the older Python bus: events in the order of
+/// their times, each consumer as a group that goes on where it stood.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen import events.ndjson
+  everwhen export --data old | everwhen import --data new
+  everwhen import --from-bus workspace/.bus")]
+pub struct Args {
+    /// An export; - is stdin
+    #[arg(default_value = "-", conflicts_with = "from_bus")]
+    file: String,
+    /// The directory with wal/, offsets/ and dlq/
+    #[arg(long, value_name = "DIR")]
+    from_bus: Option<PathBuf>,
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let answer = match &args.from_bus {
+        Some(dir) => {
+            let plan = bus::read(dir)?;
+            let reach = Reach::or_create(session).await?;
+            let mut answer = reach.import(bus::lines(&plan)?).await?;
+            let groups = bus::make_groups(&plan, &reach).await?;
+            answer["groups"] = json!(groups);
+            answer["dead_letters"] = json!(plan.dead_letters);
+            answer
+        }
+        None => {
+            let lines = stdin::lines(&args.file)?;
+            Reach::or_create(session).await?.import(lines).await?
+        }
+    };
+    session.out.result(&answer, || words(&answer))
+}
+
+fn words(answer: &Value) -> String {
+    let number = |name: &str| answer[name].as_u64().unwrap_or_default();
+    let mut text = format!("{} imported, {} duplicates", number("imported"), number("duplicates"));
+    if number("erased") > 0 {
+        text += &format!(", {} without content left out", number("erased"));
+    }
+    if let Some(groups) = answer["groups"].as_array() {
+        text += &format!("\n{} groups: {}", groups.len(), super::show::cell(&answer["groups"]));
+    }
+    if number("dead_letters") > 0 {
+        text += &format!("\n{} dead letters are events under <topic>.dead_letter", number("dead_letters"));
+    }
+    text
+}

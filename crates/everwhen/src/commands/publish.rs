@@ -1,0 +1,187 @@
+//! `everwhen publish`: one event from the command line, or many as lines of JSON.
+
+use clap::builder::PossibleValuesParser;
+use model::event::push_text;
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use super::stdin;
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::reach::events::subject;
+use crate::session::Session;
+
+/// Append an event and print its position once it is on disk
+///
+/// The payload is JSON: written out, read from a file (`@file`) or from stdin (`-`); default {}. With --ndjson each
+/// line of the input is one event, answered by itself; lines that fail do not stop the others.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen publish price.changed '{\"new\": 9.5}' --subject item/10472 --key import-7
+  seq 3 | sed 's/.*/{\"topic\":\"tick\",\"payload\":&}/' | everwhen publish --ndjson -")]
+pub struct Args {
+    /// What it is about, words split by dots
+    #[arg(required_unless_present = "ndjson", conflicts_with = "ndjson")]
+    topic: Option<String>,
+    /// JSON, @file, or - for stdin
+    #[arg(allow_hyphen_values = true)]
+    payload: Option<String>,
+    /// Publish each line of FILE (- is stdin) as an event
+    #[arg(long, value_name = "FILE")]
+    ndjson: Option<String>,
+    /// The same key with the same content is stored once
+    #[arg(long, value_name = "K")]
+    key: Option<String>,
+    /// The thing it concerns
+    #[arg(long, value_name = "KIND/ID")]
+    subject: Option<String>,
+    /// When it happened [default: now]
+    #[arg(long, value_name = "T")]
+    time: Option<String>,
+    /// After this long nobody wants it any more, e.g. 30s
+    #[arg(long, value_name = "D")]
+    ttl: Option<String>,
+    /// How sensitive it is
+    #[arg(long, value_name = "B", value_parser = PossibleValuesParser::new(["green", "amber", "red", "black"]))]
+    band: Option<String>,
+    /// 0 to 9, higher first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=9))]
+    priority: Option<u8>,
+    /// The scope inside the tenant
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+    /// The system that says so
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// The position of the event that led to this one
+    #[arg(long, value_name = "POS")]
+    cause: Option<u64>,
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    match (&args.ndjson, &args.topic) {
+        (Some(input), _) => publish_lines(input, session).await,
+        (None, Some(topic)) => {
+            let event = event_text(topic, &args)?;
+            let answer = Reach::or_create(session).await?.publish(event.into_bytes()).await?;
+            session.out.result(&answer, || words(&answer))
+        }
+        (None, None) => Err(Problem::new(Code::UsageInvalid, "a topic is needed").into()),
+    }
+}
+
+async fn publish_lines(input: &str, session: &Session) -> Result<(), Stop> {
+    let lines = stdin::lines(input)?;
+    let reach = Reach::or_create(session).await?;
+    let (mut failed, out) = (0u64, &session.out);
+    let mut told = |answer: Value| {
+        let error = &answer["error"];
+        failed += u64::from(!error.is_null());
+        match (out.json, error.is_null()) {
+            (true, _) => out.line(&answer.to_string())?,
+            (false, true) => out.line(&words(&answer))?,
+            (false, false) => {
+                eprintln!("line {}: {}", error["line"], error["message"].as_str().unwrap_or_default())
+            }
+        }
+        // Each answer is printed when it is true: whoever waits for it may be waiting to send the next line.
+        out.flush()
+    };
+    reach.publish_lines(lines, &mut told).await?;
+    if failed == 0 {
+        return Ok(());
+    }
+    out.note(&format!("{failed} lines were refused, the others are stored"));
+    Err(Stop::Code(4))
+}
+
+/// What became of an event, for a person: its position, or why it has none.
+fn words(answer: &Value) -> String {
+    match answer["verdict"].as_str() {
+        Some("defer") => format!("deferred until {}", answer["until"].as_str().unwrap_or_default()),
+        Some(_) => format!("dropped by {}", answer["rule"].as_str().unwrap_or("a rule")),
+        None => answer["position"].to_string(),
+    }
+}
+
+/// The event as text; the payload is passed through as it was typed, digit for digit.
+fn event_text(topic: &str, args: &Args) -> Result<String, Problem> {
+    let payload = payload(args.payload.as_deref())?;
+    let mut out = String::from("{\"topic\":");
+    push_text(&mut out, topic);
+    let subject = args.subject.as_deref().map(subject);
+    let fields = [
+        ("key", args.key.as_ref().map(|v| json!(v))),
+        ("subject", subject.map(|s| json!({ "kind": s.kind, "id": s.id }))),
+        ("time", args.time.as_ref().map(|v| json!(v))),
+        ("ttl", args.ttl.as_ref().map(|v| json!(v))),
+        ("band", args.band.as_ref().map(|v| json!(v))),
+        ("priority", args.priority.map(|v| json!(v))),
+        ("space", args.space.as_ref().map(|v| json!(v))),
+        ("source", args.source.as_ref().map(|v| json!(v))),
+        ("cause", args.cause.map(|v| json!(v))),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            out.push_str(&format!(",\"{name}\":{value}"));
+        }
+    }
+    if let Some(payload) = payload {
+        out.push_str(",\"payload\":");
+        out.push_str(&payload);
+    }
+    out.push('}');
+    Ok(out)
+}
+
+/// Checked before it is put into the event, so that an offset counts from where the user began to type.
+fn payload(said: Option<&str>) -> Result<Option<String>, Problem> {
+    let bytes = match said {
+        None => return Ok(None),
+        Some("-") => stdin::read("-")?,
+        Some(said) => match said.strip_prefix('@') {
+            Some(file) => stdin::read(file)?,
+            None => said.as_bytes().to_vec(),
+        },
+    };
+    let hint = "a payload is JSON: text needs quotes of its own, e.g. '\"hello\"'";
+    model::json::check(&bytes, engine::settings::DEPTH_MAX).map_err(|problem| problem.hint(hint))?;
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| Problem::new(Code::JsonInvalid, "the payload is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn event(words: &[&str]) -> Result<String, Problem> {
+        let args = Line::try_parse_from([&["publish"], words].concat()).unwrap().args;
+        event_text(args.topic.as_deref().unwrap(), &args)
+    }
+
+    #[test]
+    fn an_event_keeps_the_payload_as_it_was_typed() {
+        let text = event(&["a.b", r#"{"n": 1.10}"#, "--subject", "item/7", "--priority", "3"]).unwrap();
+        assert_eq!(
+            text,
+            r#"{"topic":"a.b","subject":{"id":"7","kind":"item"},"priority":3,"payload":{"n": 1.10}}"#
+        );
+        assert_eq!(event(&["a", "-1"]).unwrap(), r#"{"topic":"a","payload":-1}"#);
+    }
+
+    #[test]
+    fn a_payload_that_is_not_json_is_told_how_to_be() {
+        let problem = event(&["a.b", "hello"]).unwrap_err();
+        assert_eq!(problem.code(), Code::JsonInvalid);
+        assert!(problem.hint_text().unwrap().contains("quotes"));
+    }
+}

@@ -1,0 +1,111 @@
+//! `everwhen serve`: hold a data directory and open the HTTP doors, until told to stop.
+
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use engine::{Engine, Options};
+use model::{Code, Problem};
+use serde_json::json;
+
+use crate::held::Holder;
+use crate::output::Stop;
+use crate::reach::host::{Doors, Host};
+use crate::session::Session;
+use crate::signals;
+
+/// After a signal, open requests, handlers and the last batch have this long in all.
+const DRAIN: Duration = Duration::from_secs(9);
+
+/// Hold the data directory and answer over HTTP
+///
+/// Prints one line when ready. SIGTERM and SIGINT stop accepting, finish what is under way and exit with 0. Logs go to
+/// stderr; EVERWHEN_LOG sets their level (error, warn, info, debug).
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen serve
+  everwhen serve --data /var/lib/everwhen --listen 127.0.0.1:0 --json")]
+pub struct Args {
+    /// Where to listen [default: 127.0.0.1:3837]; port 0 picks one
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Let everybody in who can connect; only on a loopback address
+    #[arg(long)]
+    no_auth: bool,
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let mut signals = signals::watch()?;
+    let config = session.config()?;
+    let data = session.data()?;
+    let listen = args.listen.unwrap_or(config.listen);
+    check_address(&listen, args.no_auth)?;
+
+    let engine =
+        Engine::open_with(&data, Options { settings: config.settings, create: true, ..Options::default() })?;
+    session.keep(&engine);
+    Holder::forget(&data);
+    let default_tenant = session.tenant()?;
+    if let Err(problem) = engine.tenant(&default_tenant) {
+        // Others may be sound; requests for this one are refused with the same words.
+        tracing::error!(tenant = default_tenant, %problem, "the default tenant does not open");
+    }
+
+    let doors = Doors { no_auth: args.no_auth, default_tenant };
+    let mut host = Host::start(engine, data.clone(), &listen, doors).await?;
+    let ready = json!({ "ready": true, "url": host.url(), "pid": std::process::id(), "data": data });
+    session.out.result(&ready, || format!("listening on {}", host.url()))?;
+
+    tokio::select! {
+        _ = signals.recv() => {}
+        problem = host.failed() => {
+            Holder::forget(&data);
+            return Err(problem.into());
+        }
+    }
+    session.out.note("stopping");
+    stop(host, session).await
+}
+
+/// A drain that hangs does not hold the process: what is acked is on disk, and the next start recovers the rest.
+async fn stop(host: Host, session: &Session) -> Result<(), Stop> {
+    let drain = async {
+        host.stop().await?;
+        session.close().await
+    };
+    match tokio::time::timeout(DRAIN, drain).await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => {
+            tracing::warn!("the drain took longer than {DRAIN:?} and was cut");
+            Err(Stop::Code(0))
+        }
+    }
+}
+
+fn check_address(listen: &str, no_auth: bool) -> Result<(), Problem> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Problem::new(Code::UsageInvalid, format!("\"{listen}\" is not an address to listen on: {why}"))
+            .hint("write it like 127.0.0.1:3837")
+    };
+    let addresses: Vec<_> = listen.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
+    if no_auth && addresses.iter().any(|address| !address.ip().is_loopback()) {
+        return Err(Problem::new(Code::UsageInvalid, format!("--no-auth is refused on \"{listen}\""))
+            .hint("listen on 127.0.0.1, or leave --no-auth out"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_auth_is_refused_where_others_could_connect() {
+        assert!(check_address("127.0.0.1:0", true).is_ok());
+        assert!(check_address("[::1]:0", true).is_ok());
+        assert!(check_address("0.0.0.0:0", false).is_ok());
+        for (address, no_auth) in [("0.0.0.0:0", true), ("[::]:0", true), ("nowhere", false), ("", false)] {
+            assert_eq!(check_address(address, no_auth).unwrap_err().code(), Code::UsageInvalid, "{address}");
+        }
+    }
+}

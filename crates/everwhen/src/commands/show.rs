@@ -1,0 +1,74 @@
+//! Events and groups as people read them; with `--json` they stay as they came.
+
+use std::borrow::Cow;
+
+use model::event::Subject;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::output::{Output, Stop, columns};
+
+/// Prints an event: its own text with `--json`, else `position time topic subject payload`.
+pub fn event(out: &Output, text: &str) -> Result<(), Stop> {
+    match out.json {
+        true => out.line(text),
+        false => out.line(&one_line(text)),
+    }
+}
+
+#[derive(Deserialize)]
+struct Seen<'a> {
+    position: u64,
+    #[serde(borrow)]
+    time: Cow<'a, str>,
+    #[serde(borrow)]
+    topic: Cow<'a, str>,
+    subject: Option<Subject>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+/// An event in one line for a terminal.
+pub fn one_line(text: &str) -> String {
+    let Ok(Seen { position, time, topic, subject, payload }) = serde_json::from_str(text) else {
+        return text.to_owned();
+    };
+    let subject = subject.map(|s| format!(" {}/{}", s.kind, s.id)).unwrap_or_default();
+    let payload = payload.map_or("(erased)", RawValue::get);
+    format!("{position} {time} {topic}{subject} {payload}")
+}
+
+/// A table with a heading; nothing but a remark when it is empty.
+pub fn table(out: &Output, heading: &[&str], rows: Vec<Vec<String>>, none: &str) -> Result<(), Stop> {
+    if rows.is_empty() {
+        out.note(none);
+        return Ok(());
+    }
+    let mut all = vec![heading.iter().map(|word| (*word).to_owned()).collect()];
+    all.extend(rows);
+    out.line(&columns(&all))?;
+    out.flush()
+}
+
+/// A field as it reads in a cell: text without quotes, absent as `-`.
+pub fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_with_its_payload_digit_for_digit() {
+        let text = r#"{"id":"x","position":7,"topic":"a.b","time":"T","subject":{"kind":"k","id":"1"},"payload":{"n":1.10}}"#;
+        assert_eq!(one_line(text), r#"7 T a.b k/1 {"n":1.10}"#);
+        assert_eq!(one_line(r#"{"position":8,"topic":"a","time":"T","erased":true}"#), "8 T a (erased)");
+    }
+}

@@ -1,0 +1,102 @@
+//! `everwhen tail`: events as they come.
+
+use crate::commands::show;
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::reach::events::Finding;
+use crate::session::Session;
+
+/// Print events as they come
+///
+/// From now on, or from a position; --no-follow prints what is there and ends. On a directory without a server, tail
+/// holds the directory and lets other commands in while it runs.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen tail 'order.#' --after 0
+  everwhen tail --filter 'event.payload.total > 100' --json | jq .payload")]
+pub struct Args {
+    /// Which topics: * is one word, # any number of words
+    #[arg(default_value = "#")]
+    pattern: String,
+    /// Begin after this position; 0 is the beginning
+    #[arg(long, value_name = "POS")]
+    after: Option<u64>,
+    /// Only events for which this holds
+    #[arg(long, value_name = "F")]
+    filter: Option<String>,
+    /// Only events of this space
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+    /// End when all that is there was printed
+    #[arg(long)]
+    no_follow: bool,
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let Args { pattern, after, filter, space, no_follow } = args;
+    let finding = Finding { topic: Some(pattern), after, filter, space, limit: 1_000, ..Finding::default() };
+    match no_follow {
+        true => print_all(&Reach::existing(session).await?, finding, session, None).await,
+        false => follow(&finding, session).await,
+    }
+}
+
+async fn follow(finding: &Finding, session: &Session) -> Result<(), Stop> {
+    let reach = Reach::or_create(session).await?;
+    let mut follower = reach.follow(finding).await?;
+    let mut host = reach.share().await?;
+    let printed = loop {
+        let next = tokio::select! {
+            events = follower.next() => events.map_err(Stop::from).and_then(|events| print(&events, session)),
+            () = reader_left() => Err(Stop::Pipe),
+        };
+        if next.is_err() {
+            break next;
+        }
+    };
+    if let Some(host) = host.take() {
+        host.stop().await?;
+    }
+    printed
+}
+
+/// Ends when nobody reads our stdout any more, also while there is nothing to print.
+async fn reader_left() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        let stdout = std::io::stdout();
+        let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::ERR) {
+            return;
+        }
+    }
+}
+
+fn print(events: &[String], session: &Session) -> Result<(), Stop> {
+    events.iter().try_for_each(|event| show::event(&session.out, event))?;
+    session.out.flush()
+}
+
+/// Prints every page of a search, up to `most` events.
+pub async fn print_all(
+    reach: &Reach,
+    mut finding: Finding,
+    session: &Session,
+    most: Option<usize>,
+) -> Result<(), Stop> {
+    let mut left = most.unwrap_or(usize::MAX);
+    while left > 0 {
+        finding.limit = left.min(1_000);
+        let found = reach.find(&finding).await?;
+        print(&found.events, session)?;
+        left -= found.events.len().min(left);
+        match found.next {
+            Some(next) => finding.cursor = Some(next),
+            None => break,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! `everwhen try`: the matcher, JSONPath and filters on the bench, for people and for vectors.
+
+use std::io::BufRead;
+
+use clap::Subcommand;
+use lang::try_lines::{Kind, try_line};
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use super::stdin;
+use crate::output::Stop;
+use crate::session::Session;
+
+/// Try a pattern, a JSONPath or a filter without storing anything
+///
+/// With --jsonl each line of stdin is one case as a JSON object, answered by one line of JSON.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen try topic 'order.*' order.created
+  everwhen try jsonpath '$.items[?@.price > 9]' @basket.json
+  everwhen try filter 'event.payload.n > 1' '{\"topic\":\"a\",\"payload\":{\"n\":2}}'
+  echo '{\"pattern\":\"a.#\",\"topic\":\"a.b\"}' | everwhen try topic --jsonl")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Does a topic match a pattern?
+    Topic(Case),
+    /// Which nodes of a document does a JSONPath select?
+    Jsonpath(Case),
+    /// Does a filter hold for an event?
+    Filter(Case),
+}
+
+#[derive(clap::Args)]
+struct Case {
+    /// Cases as JSON lines on stdin, answers as JSON lines on stdout
+    #[arg(long)]
+    jsonl: bool,
+    /// The pattern, the JSONPath or the filter
+    #[arg(required_unless_present = "jsonl", conflicts_with = "jsonl")]
+    what: Option<String>,
+    /// The topic, or JSON: written out, @file, or - for stdin
+    #[arg(required_unless_present = "jsonl", conflicts_with = "jsonl")]
+    on: Option<String>,
+}
+
+pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
+    let (kind, case) = match &args.what {
+        What::Topic(case) => (Kind::Topic, case),
+        What::Jsonpath(case) => (Kind::Jsonpath, case),
+        What::Filter(case) => (Kind::Filter, case),
+    };
+    match (&case.what, &case.on) {
+        (Some(what), Some(on)) => one(kind, what, on, session),
+        _ => lines(kind, session),
+    }
+}
+
+fn lines(kind: Kind, session: &Session) -> Result<(), Stop> {
+    let mut input = stdin::open("-")?;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = input.read_until(b'\n', &mut line);
+        if read.map_err(|error| Problem::new(Code::UsageInvalid, format!("stdin cannot be read: {error}")))?
+            == 0
+        {
+            return Ok(());
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        session.out.line(&try_line(kind, String::from_utf8_lossy(&line).trim()))?;
+        session.out.flush()?;
+    }
+}
+
+/// One case from arguments: prints the answer and exits with 1 when it is "no".
+fn one(kind: Kind, what: &str, on: &str, session: &Session) -> Result<(), Stop> {
+    let case = match kind {
+        Kind::Topic => json!({ "pattern": what, "topic": on }),
+        Kind::Jsonpath => json!({ "selector": what, "document": document(on)? }),
+        Kind::Filter => json!({ "filter": crate::reach::events::filter_value(what), "event": document(on)? }),
+    };
+    let answer: Value = serde_json::from_str(&try_line(kind, &case.to_string()))
+        .map_err(|error| Problem::new(Code::Internal, format!("the answer is not JSON: {error}")))?;
+    if let Some(error) = answer.get("error") {
+        return Err(told(error).into());
+    }
+    session.out.result(&answer, || words(&answer))?;
+    if answer["match"] == false { Err(Stop::Code(1)) } else { Ok(()) }
+}
+
+fn document(said: &str) -> Result<Value, Problem> {
+    let bytes = match (said, said.strip_prefix('@')) {
+        ("-", _) => stdin::read("-")?,
+        (_, Some(file)) => stdin::read(file)?,
+        (_, None) => said.as_bytes().to_vec(),
+    };
+    model::json::check(&bytes, engine::settings::DEPTH_MAX)?;
+    serde_json::from_slice(&bytes).map_err(|error| Problem::new(Code::JsonInvalid, error.to_string()))
+}
+
+fn told(error: &Value) -> Problem {
+    let code =
+        Code::ALL.iter().copied().find(|code| error["code"] == code.as_str()).unwrap_or(Code::Internal);
+    Problem::new(code, error["message"].as_str().unwrap_or_default())
+}
+
+fn words(answer: &Value) -> String {
+    match (&answer["match"], answer["result"].as_array(), answer["result_paths"].as_array()) {
+        (Value::Bool(true), ..) => "it matches".to_owned(),
+        (Value::Bool(false), ..) => "it does not match".to_owned(),
+        (_, Some(values), Some(paths)) => {
+            let pair =
+                |(value, path): (&Value, &Value)| format!("{} {value}", path.as_str().unwrap_or_default());
+            values.iter().zip(paths).map(pair).collect::<Vec<_>>().join("\n")
+        }
+        _ => answer.to_string(),
+    }
+}

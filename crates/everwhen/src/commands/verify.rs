@@ -1,0 +1,51 @@
+//! `everwhen verify`: every byte of the ledger against its chain, and the derived state against the ledger.
+
+use serde_json::Value;
+
+use crate::output::Stop;
+use crate::reach::maintain;
+use crate::session::Session;
+
+/// Check the ledger: chain, digests, gaps, and the state derived from it
+///
+/// Reads only, so it may run beside a server. A torn tail, left by a crash, is no damage: the next start cuts it.
+/// Exit 7 when something is wrong.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen verify
+  everwhen verify --quick --json | jq .ok")]
+pub struct Args {
+    /// Do not rebuild the derived state to compare it
+    #[arg(long)]
+    quick: bool,
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let report = maintain::verify(session, args.quick).await?;
+    session.out.result(&report, || words(&report))?;
+    if report["ok"] == true { Ok(()) } else { Err(Stop::Code(7)) }
+}
+
+fn words(report: &Value) -> String {
+    let tenants = report["tenants"].as_array().map(Vec::as_slice).unwrap_or_default();
+    tenants.iter().map(tenant).collect::<Vec<_>>().join("\n")
+}
+
+fn tenant(report: &Value) -> String {
+    let number = |name: &str| report[name].as_u64().unwrap_or_default();
+    let mut text = format!(
+        "{} {}: {} records in {} commits, {} segments, state {}",
+        if report["ok"] == true { "ok" } else { "DAMAGED" },
+        report["tenant"].as_str().unwrap_or_default(),
+        number("records"),
+        number("commits"),
+        number("segments"),
+        report["state"].as_str().unwrap_or("skipped"),
+    );
+    for problem in report["problems"].as_array().into_iter().flatten() {
+        let at = |name: &str| problem[name].as_str().unwrap_or_default();
+        text += &format!("\n  {} {}:{}: {}", at("kind"), at("file"), problem["offset"], at("message"));
+    }
+    text
+}

@@ -1,0 +1,163 @@
+//! Settings for people: `everwhen.toml` and `EVERWHEN_*`, checked once here and handed down as plain data.
+
+use std::path::{Path, PathBuf};
+
+use engine::settings::Settings;
+use model::{Code, Problem};
+
+mod rules;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use written::{Said, Source, Table};
+
+/// Every table of the file with its keys; what is not here is refused.
+const TABLES: [(&str, &[&str]); 7] = [
+    ("", &["listen", "data", "events", "retention", "layers", "schema", "redact", "attention"]),
+    ("events", &["default_space", "max_payload", "max_depth"]),
+    ("retention", &["age", "bytes", "respect_groups", "respect_runs"]),
+    ("layers", &["validation", "redaction", "attention", "tracing", "metrics"]),
+    ("schema", &["topic", "file", "name"]),
+    ("redact", &["topic", "drop", "mask", "hash", "detectors"]),
+    ("attention", &["topic", "filter", "rate", "verdict", "until", "by"]),
+];
+
+/// The file that `everwhen init` writes: every key with its default, commented out.
+pub const TEMPLATE: &str = include_str!("config/template.toml");
+
+/// The settled configuration.
+pub struct Config {
+    pub listen: String,
+    pub data: PathBuf,
+    pub settings: Settings,
+}
+
+impl Config {
+    /// Reads `file`, or `./everwhen.toml` when there is one, under the variables of the environment.
+    pub fn load(file: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problem> {
+        let default = Path::new("everwhen.toml");
+        let source = match file {
+            Some(path) => Some(Source::read(path)?),
+            None if default.exists() => Some(Source::read(default)?),
+            None => None,
+        };
+        settle(&source.unwrap_or(Source { path: default.to_owned(), text: String::new() }), env)
+    }
+}
+
+fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problem> {
+    let document = source.parse()?;
+    let top = Table { source, name: "", at: 0, table: &document };
+    check_keys(&top)?;
+    let layered = |key| Layered { table: top.table(key), env, section: key };
+    let own =
+        Layered { table: Ok(Some(Table { source, name: "", at: 0, table: &document })), env, section: "" };
+
+    let mut config = Config {
+        listen: "127.0.0.1:3837".to_owned(),
+        data: source.beside(".everwhen"),
+        settings: Settings::default(),
+    };
+    own.set("listen", |said| said.text(), &mut config.listen)?;
+    if let Some(said) = own.table()?.and_then(|table| table.get("data")) {
+        config.data = source.beside(&said.text()?);
+    }
+    events(&layered("events"), &mut config.settings)?;
+    retention(&layered("retention"), &mut config.settings)?;
+    layers(&layered("layers"), &mut config.settings)?;
+    rules::read(&top, &mut config.settings)?;
+    Ok(config)
+}
+
+fn check_keys(top: &Table<'_>) -> Result<(), Problem> {
+    for (name, keys) in TABLES {
+        match name {
+            "" => top.only(keys, &TABLES)?,
+            "schema" | "redact" | "attention" => {
+                top.tables(name)?.iter().try_for_each(|table| table.only(keys, &TABLES))?;
+            }
+            _ => top.table(name)?.iter().try_for_each(|table| table.only(keys, &TABLES))?,
+        }
+    }
+    Ok(())
+}
+
+fn events(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Problem> {
+    let size = |high: u64| move |said: &Said<'_>| said.number(1, high).map(|n| n as usize);
+    layered.set("default_space", space, &mut settings.default_space)?;
+    layered.set("max_payload", size(1 << 20), &mut settings.max_payload)?;
+    layered.set("max_depth", size(128), &mut settings.max_depth)
+}
+
+fn space(said: &Said<'_>) -> Result<String, Problem> {
+    match said.text()? {
+        text if text.starts_with('_') => Err(said.wrong("a space that clients may use (no leading \"_\")")),
+        text => Ok(text),
+    }
+}
+
+fn retention(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Problem> {
+    let retention = &mut settings.retention;
+    let age = |said: &Said<'_>| said.duration().map(|age| Some(age).filter(|age| !age.is_zero()));
+    let bytes =
+        |said: &Said<'_>| said.number(0, u64::MAX).map(|bytes| Some(bytes).filter(|bytes| *bytes > 0));
+    layered.set("age", age, &mut retention.age)?;
+    layered.set("bytes", bytes, &mut retention.bytes)?;
+    layered.set("respect_groups", |said| said.boolean(), &mut retention.respect_groups)?;
+    layered.set("respect_runs", |said| said.boolean(), &mut retention.respect_runs)
+}
+
+fn layers(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Problem> {
+    let switches = &mut settings.switches;
+    layered.set("validation", |said| said.boolean(), &mut switches.validation)?;
+    layered.set("redaction", |said| said.boolean(), &mut switches.redaction)?;
+    layered.set("attention", |said| said.boolean(), &mut switches.attention)?;
+    layered.set("tracing", |said| said.boolean(), &mut switches.tracing)?;
+    layered.set("metrics", |said| said.boolean(), &mut switches.metrics)
+}
+
+/// A table of the file with the environment over it.
+struct Layered<'a> {
+    table: Result<Option<Table<'a>>, Problem>,
+    env: &'a dyn Fn(&str) -> Option<String>,
+    section: &'a str,
+}
+
+impl<'a> Layered<'a> {
+    fn table(&self) -> Result<Option<&Table<'a>>, Problem> {
+        self.table.as_ref().map(Option::as_ref).map_err(Clone::clone)
+    }
+
+    /// Puts what was said about `key` into `into`; the variable wins over the file, neither leaves the default.
+    fn set<T>(
+        &self,
+        key: &'a str,
+        read: impl Fn(&Said<'_>) -> Result<T, Problem>,
+        into: &mut T,
+    ) -> Result<(), Problem> {
+        let name = match self.section {
+            "" => format!("EVERWHEN_{key}"),
+            section => format!("EVERWHEN_{section}_{key}"),
+        };
+        let name = name.to_uppercase();
+        if let Some(text) = (self.env)(&name) {
+            *into = read(&Said::variable(&name, key, text))?;
+        } else if let Some(said) = self.table()?.and_then(|table| table.get(key)) {
+            *into = read(&said)?;
+        }
+        Ok(())
+    }
+}
+
+/// A value of the environment that is text; what is not Unicode is refused rather than dropped.
+pub fn variable(name: &str) -> Result<Option<String>, Problem> {
+    match std::env::var(name) {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => Ok(Some(text)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Problem::new(Code::ConfigInvalid, format!("{name}: is not valid UTF-8")))
+        }
+    }
+}

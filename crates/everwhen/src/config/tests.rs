@@ -1,0 +1,165 @@
+//! The settings file as users write it: what is read, and what each mistake is told.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use engine::settings::Verdict;
+use model::{Code, Problem};
+
+use super::written::Source;
+use super::*;
+
+fn settled(text: &str, env: &[(&str, &str)]) -> Result<Config, Problem> {
+    let source = Source { path: PathBuf::from("conf/everwhen.toml"), text: text.to_owned() };
+    let env = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    settle(&source, &env)
+}
+
+#[test]
+fn without_a_word_everything_has_its_default() {
+    let config = settled("", &[]).unwrap();
+    assert_eq!(config.listen, "127.0.0.1:3837");
+    assert_eq!(config.data, PathBuf::from("conf/.everwhen"));
+    assert_eq!(config.settings.default_space, "default");
+    assert_eq!(config.settings.max_payload, 1 << 20);
+    assert_eq!(config.settings.retention.age, None);
+}
+
+#[test]
+fn the_template_is_understood_commented_out_or_not() {
+    assert!(settled(TEMPLATE, &[]).is_ok());
+    let live: String = TEMPLATE
+        .lines()
+        .map(|line| {
+            line.strip_prefix("# ")
+                .filter(|rest| rest.contains(" = ") || rest.starts_with("[["))
+                .unwrap_or(line)
+        })
+        .filter(|line| !line.contains("schema") && !line.contains("order."))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let config = settled(&live, &[]).unwrap();
+    assert_eq!(config.settings.redactions.len(), 1);
+    assert_eq!(config.settings.attention.len(), 1);
+}
+
+#[test]
+fn the_example_of_the_contract_is_read() {
+    let text = r#"
+listen = "127.0.0.1:1"
+data = "d"
+[events]
+default_space = ""
+[retention]
+age = "90d"
+bytes = 1000
+respect_groups = false
+[[redact]]
+topic = "user.#"
+drop = ["$.payload.password"]
+detectors = ["email","phone","card","token"]
+[[attention]]
+topic = "sensor.#"
+filter = 'event.band == "green"'
+rate = "100/s"
+verdict = "defer"
+until = "5m"
+"#;
+    let Config { listen, data, settings } = settled(text, &[]).unwrap();
+    assert_eq!((listen.as_str(), data), ("127.0.0.1:1", PathBuf::from("conf/d")));
+    assert_eq!(settings.default_space, "");
+    assert_eq!(settings.retention.age, Some(Duration::from_secs(90 * 86_400)));
+    assert_eq!(settings.retention.bytes, Some(1000));
+    assert!(!settings.retention.respect_groups);
+    assert_eq!(settings.redactions[0].detectors.len(), 4);
+    assert_eq!(settings.attention[0].verdict, Verdict::Defer { until: Duration::from_secs(300) });
+}
+
+#[test]
+fn a_variable_wins_over_the_file_and_is_named_when_wrong() {
+    let env = [("EVERWHEN_EVENTS_MAX_DEPTH", "7"), ("EVERWHEN_LISTEN", "[::1]:0")];
+    let config = settled("listen = \"x\"\n[events]\nmax_depth = 9", &env).unwrap();
+    assert_eq!((config.listen.as_str(), config.settings.max_depth), ("[::1]:0", 7));
+    let problem = settled("", &[("EVERWHEN_RETENTION_AGE", "soon")]).err().unwrap();
+    assert_eq!(problem.code(), Code::ConfigInvalid);
+    assert!(problem.detail().starts_with("EVERWHEN_RETENTION_AGE: \"age\" is a duration"), "{problem}");
+}
+
+#[test]
+fn every_mistake_names_its_file_and_line() {
+    let table = [
+        ("listn = 1", "conf/everwhen.toml:1: unknown key \"listn\"", "did you mean \"listen\"?"),
+        (
+            "[events]\n\nmax_paylod = 1",
+            "conf/everwhen.toml:3: unknown key \"max_paylod\" in [events]",
+            "did you mean \"max_payload\"?",
+        ),
+        (
+            "max_depth = 3",
+            "conf/everwhen.toml:1: unknown key \"max_depth\"",
+            "did you mean \"events.max_depth\"?",
+        ),
+        (
+            "[[attention]]\ntopics = 1",
+            "conf/everwhen.toml:2: unknown key \"topics\" in [attention]",
+            "did you mean \"topic\"?",
+        ),
+        (
+            "\n[events]\nmax_depth = 0",
+            "conf/everwhen.toml:3: \"max_depth\" is a whole number from 1 to 128, not 0",
+            "",
+        ),
+        (
+            "[events]\nmax_depth = \"x\"",
+            "conf/everwhen.toml:2: \"max_depth\" is a whole number from 1 to 128, not \"x\"",
+            "",
+        ),
+        ("events = 1", "conf/everwhen.toml:1: \"events\" is a table, [events], not a integer", ""),
+        ("redact = 1", "conf/everwhen.toml:1: \"redact\" is a list of tables, [[redact]], not a integer", ""),
+        ("[retention]\nage = true", "conf/everwhen.toml:2: \"age\" is a duration such as", ""),
+        ("[[redact]]\ndrop = []", "conf/everwhen.toml:1: [[redact]] needs \"topic\"", ""),
+        (
+            "[[redact]]\ntopic = \"a..b\"",
+            "conf/everwhen.toml:2: \"topic\": pattern \"a..b\" has an empty word",
+            "remove the extra dot",
+        ),
+        ("[[redact]]\ntopic = \"#\"\nmask = [\"payload\"]", "conf/everwhen.toml:3: \"mask\": ", ""),
+        (
+            "[[redact]]\ntopic = \"#\"\ndetectors = [\"iban\"]",
+            "conf/everwhen.toml:3: \"detectors\" is a list out of",
+            "",
+        ),
+        (
+            "[[attention]]\ntopic = \"#\"\nverdict = \"defer\"",
+            "conf/everwhen.toml:3: \"verdict\" is complete only with \"until\"",
+            "",
+        ),
+        (
+            "[[attention]]\ntopic = \"#\"\nverdict = \"maybe\"",
+            "conf/everwhen.toml:3: \"verdict\" is admit, defer, boost or drop",
+            "",
+        ),
+        (
+            "[[attention]]\ntopic = \"#\"\nfilter = \"event.\"\nverdict = \"drop\"",
+            "conf/everwhen.toml:3: \"filter\": ",
+            "",
+        ),
+        (
+            "[[schema]]\ntopic = \"#\"\nfile = \"none.json\"",
+            "conf/everwhen.toml:3: \"file\" is a readable JSON Schema",
+            "",
+        ),
+        ("a = = 1", "conf/everwhen.toml:1: ", ""),
+        ("listen = \"a\"\nlisten = \"b\"", "conf/everwhen.toml:2: duplicate key", ""),
+    ];
+    for (text, detail, hint) in table {
+        let problem = settled(text, &[]).err().unwrap_or_else(|| panic!("{text:?} was accepted"));
+        assert!(problem.detail().starts_with(detail), "{text:?}: {}", problem.detail());
+        assert!(
+            problem.hint_text().unwrap_or_default().contains(hint),
+            "{text:?}: {:?}",
+            problem.hint_text()
+        );
+        assert_eq!(problem.code().exit(), 2, "{text:?}");
+    }
+}

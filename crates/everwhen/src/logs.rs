@@ -1,0 +1,21 @@
+//! What the process says about itself while it runs: lines on stderr, as text or as JSON.
+
+use tracing_subscriber::EnvFilter;
+
+/// A server tells what it does; another command only what a person must know, and with `--json` nothing, because
+/// there stderr holds one error or none. `EVERWHEN_LOG` says otherwise.
+pub fn start(serving: bool, json: bool) {
+    let default = match (serving, json) {
+        (true, _) => "info",
+        (false, false) => "warn",
+        (false, true) => "off",
+    };
+    let filter = EnvFilter::try_from_env("EVERWHEN_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A second start in one process, as in tests, keeps the first.
+    let _ = match json {
+        true => lines.json().try_init(),
+        false => lines.compact().try_init(),
+    };
+}

@@ -1,0 +1,126 @@
+//! The binary `everwhen`: reads the command line, runs one command, and ends with the exit code that says how it went.
+
+// The edge: configuration, clocks, files and tasks of the process itself begin here.
+#![allow(clippy::disallowed_methods)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use clap::Parser;
+use model::{Code, Problem};
+use tokio::runtime::Runtime;
+
+mod cli;
+mod client;
+mod commands;
+mod config;
+mod held;
+mod logs;
+mod output;
+mod reach;
+mod session;
+mod signals;
+
+use cli::{Cli, Command};
+use output::{Output, Stop};
+use session::Session;
+
+fn main() -> ExitCode {
+    let Cli { global, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
+    let session = Session::new(global);
+    let Some(command) = command else {
+        return exit(&session, session.out.line(cli::GUIDE).and_then(|()| session.out.flush()));
+    };
+    remember_panics();
+    let ended = catch_unwind(AssertUnwindSafe(|| run(command, &session)));
+    exit(&session, ended.unwrap_or_else(|_| Err(our_bug().into())))
+}
+
+fn run(command: Command, session: &Session) -> Result<(), Stop> {
+    if let (Some(name), Some(_)) = (command.local_only(), &session.flags.server) {
+        return Err(Problem::new(
+            Code::UsageInvalid,
+            format!("\"{name}\" works on this machine, not through --server"),
+        )
+        .hint("name the directory with --data")
+        .into());
+    }
+    logs::start(matches!(command, Command::Serve(_)), session.out.json);
+    let Some(command) = commands::run_plain(command, session)? else { return Ok(()) };
+    let runtime = runtime()?;
+    let ended = runtime.block_on(run_and_close(command, session));
+    // A thread that still waits for stdin must not hold the process.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Runs a command until it ends or a signal comes; either way the engine it opened is closed.
+async fn run_and_close(command: Command, session: &Session) -> Result<(), Stop> {
+    if matches!(command, Command::Serve(_)) {
+        return commands::run(command, session).await;
+    }
+    let mut signals = signals::watch()?;
+    let ended = tokio::select! {
+        ended = commands::run(command, session) => ended,
+        code = signals.recv() => Err(Stop::Code(code)),
+    };
+    let closed = session.close().await.map_err(Stop::from);
+    ended.and(closed)
+}
+
+/// The threads that commands run on.
+pub fn runtime() -> Result<Runtime, Problem> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder
+        .enable_all()
+        .build()
+        .map_err(|error| Problem::new(Code::Internal, format!("no threads can be started: {error}")))
+}
+
+fn exit(session: &Session, ended: Result<(), Stop>) -> ExitCode {
+    match ended {
+        Ok(()) | Err(Stop::Pipe) => ExitCode::SUCCESS,
+        Err(Stop::Code(code)) => ExitCode::from(code),
+        Err(Stop::Problem(problem)) => {
+            session.out.fail(&problem);
+            ExitCode::from(problem.code().exit())
+        }
+    }
+}
+
+/// Help and version are answers; anything else that clap says is a mistake in the command line.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    if cli::is_help(error) {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let json = std::env::args_os().any(|word| word == "--json");
+    let problem = cli::usage(error);
+    Output::new(json, false).fail(&problem);
+    ExitCode::from(problem.code().exit())
+}
+
+/// Where and why the last panic was, for the report; panics in tasks are caught elsewhere and only logged.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+fn remember_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
+        let what = info.payload_as_str().unwrap_or("a panic without words");
+        tracing::error!("panic{place}: {what}");
+        if let Ok(mut last) = PANIC.lock() {
+            *last = Some(format!("{what}{place}"));
+        }
+    }));
+}
+
+fn our_bug() -> Problem {
+    let what = PANIC.lock().ok().and_then(|mut last| last.take()).unwrap_or_else(|| "a panic".to_owned());
+    Problem::new(Code::Internal, format!("this is our bug: {what}"))
+        .hint("nothing that was acknowledged is lost; please report it with the command you ran")
+}

@@ -1,0 +1,92 @@
+//! How a command reaches a tenant: through a server, or by opening the directory itself. Written once for both.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use engine::{Caller, Engine, Options, Tenant};
+use model::{Code, Problem};
+
+use crate::client::Client;
+use crate::held::Holder;
+use crate::session::{Place, Session};
+
+pub mod events;
+pub mod groups;
+pub mod host;
+pub mod maintain;
+mod pending;
+
+/// How long a command waits for a directory that another short command holds just now.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A tenant, near or far. Every operation of a command is a method on this.
+pub enum Reach {
+    Local(Local),
+    Remote(Client),
+}
+
+/// A directory that this process holds.
+pub struct Local {
+    pub engine: Engine,
+    pub tenant: Tenant,
+    pub caller: Caller,
+    pub data: PathBuf,
+}
+
+impl Reach {
+    /// Reaches what is there; a directory or tenant that is not is an error.
+    pub async fn existing(session: &Session) -> Result<Reach, Problem> {
+        Reach::open(session, false).await
+    }
+
+    /// Reaches what is there and makes what is not.
+    pub async fn or_create(session: &Session) -> Result<Reach, Problem> {
+        Reach::open(session, true).await
+    }
+
+    async fn open(session: &Session, create: bool) -> Result<Reach, Problem> {
+        let tenant = session.tenant()?;
+        match session.place()? {
+            Place::Server(url) => Ok(Reach::Remote(Client::new(&url, session.token()?, &tenant)?)),
+            Place::Directory(data) => directory(session, &data, &tenant, create).await,
+        }
+    }
+}
+
+/// Opens the directory, or finds the server that holds it. A holder without a server is another command that will
+/// soon be done; a `serve.json` without a holder is what a killed server left.
+async fn directory(session: &Session, data: &Path, tenant: &str, create: bool) -> Result<Reach, Problem> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let locked = match open_here(session, data, tenant, create) {
+            Err(problem) if problem.code() == Code::StoreLocked => problem,
+            other => return other.map(Reach::Local),
+        };
+        if let Some(holder) = Holder::read(data) {
+            let client = Client::new(&holder.url, Some(holder.token), tenant)?;
+            if client.text("/livez").await.is_ok() {
+                return Ok(Reach::Remote(client));
+            }
+        }
+        if Instant::now() >= deadline {
+            return Err(locked);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn open_here(session: &Session, data: &Path, name: &str, create: bool) -> Result<Local, Problem> {
+    let options = Options { settings: session.config()?.settings, create, ..Options::default() };
+    let engine = Engine::open_with(data, options)?;
+    session.keep(&engine);
+    Holder::forget(data);
+    if !create && !engine.tenants().iter().any(|known| known == name) {
+        return Err(Problem::new(
+            Code::NotFound,
+            format!("there is no tenant \"{name}\" in \"{}\"", data.display()),
+        )
+        .hint("a tenant begins with its first event or group"));
+    }
+    let tenant = engine.tenant(name)?;
+    Ok(Local { engine, tenant, caller: Caller::local(), data: data.to_owned() })
+}

@@ -1,0 +1,83 @@
+//! A long local command lets others in: it holds the directory, so it answers for it until it ends.
+
+use std::path::PathBuf;
+
+use engine::Engine;
+use model::{Code, Problem};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::Reach;
+use crate::held::{Holder, new_token};
+
+/// A server on a port of this machine, for as long as this value lives and until [`Host::stop`].
+pub struct Host {
+    url: String,
+    data: PathBuf,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), Problem>>,
+}
+
+impl Host {
+    /// Listens on `address`, says so in `serve.json`, and serves until stopped.
+    pub async fn start(
+        engine: Engine,
+        data: PathBuf,
+        address: &str,
+        options: Doors,
+    ) -> Result<Host, Problem> {
+        let wrong = |error: std::io::Error| {
+            Problem::new(Code::UsageInvalid, format!("cannot listen on \"{address}\": {error}"))
+                .hint("choose another with --listen; port 0 picks a free one")
+        };
+        let listener = TcpListener::bind(address).await.map_err(wrong)?;
+        let url = format!("http://{}", listener.local_addr().map_err(wrong)?);
+        let holder = Holder { url: url.clone(), pid: std::process::id(), token: new_token() };
+        holder.write(&data)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let token = Some(holder.token);
+        let Doors { no_auth, default_tenant } = options;
+        let options = server::Options { listener, token, no_auth, default_tenant };
+        let task = tokio::spawn(server::serve(engine, options, async move {
+            let _ = stopped.await;
+        }));
+        Ok(Host { url, data, stop, task })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Ends when the server does, which by itself it never should.
+    pub async fn failed(&mut self) -> Problem {
+        match (&mut self.task).await {
+            Ok(Err(problem)) => problem,
+            Ok(Ok(())) => Problem::new(Code::TaskDied, "the server stopped by itself"),
+            Err(error) => Problem::new(Code::TaskDied, format!("the server died: {error}")),
+        }
+    }
+
+    /// Stops accepting, lets open requests end, and takes back `serve.json`.
+    pub async fn stop(self) -> Result<(), Problem> {
+        let _ = self.stop.send(());
+        let ended = self.task.await;
+        Holder::forget(&self.data);
+        ended.unwrap_or_else(|error| Err(Problem::new(Code::TaskDied, format!("the server died: {error}"))))
+    }
+}
+
+/// How the doors are open.
+pub struct Doors {
+    pub no_auth: bool,
+    pub default_tenant: String,
+}
+
+impl Reach {
+    /// Lets other commands in while this one runs; nothing to do when a server already does.
+    pub async fn share(&self) -> Result<Option<Host>, Problem> {
+        let Reach::Local(local) = self else { return Ok(None) };
+        let doors = Doors { no_auth: true, default_tenant: "main".to_owned() };
+        Host::start(local.engine.clone(), local.data.clone(), "127.0.0.1:0", doors).await.map(Some)
+    }
+}

@@ -1,0 +1,119 @@
+//! The care of whole directories: what the engine's maintenance does here, or asks of the server that holds it.
+
+use std::path::{Path, PathBuf};
+
+use super::pending as maintain;
+use bytes::Bytes;
+use engine::import::Importer;
+use hyper::Method;
+use model::{Code, Position, Problem};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::Reach;
+use crate::client::lines::Lines;
+use crate::client::{Client, Sent, read_json};
+use crate::output::Stop;
+use crate::session::{Place, Session};
+
+/// Checks a directory's files, beside whoever holds them, or asks a server to.
+pub async fn verify(session: &Session, quick: bool) -> Result<Value, Problem> {
+    match session.place()? {
+        Place::Server(url) => {
+            let client = Client::new(&url, session.token()?, &session.tenant()?)?;
+            client.get(if quick { "/v1/verify?quick=true" } else { "/v1/verify" }).await
+        }
+        Place::Directory(data) => {
+            let data = existing(data)?;
+            let bar = session.out.progress("verify", 1);
+            let report = maintain::verify(&data, quick, &mut |done, total| {
+                bar.set_length(total);
+                bar.set_position(done);
+            })?;
+            bar.finish_and_clear();
+            Ok(report.to_json())
+        }
+    }
+}
+
+/// Copies the sound part of a directory into a new one.
+pub async fn salvage(session: &Session, to: &Path) -> Result<Value, Problem> {
+    let data = existing(session.data()?)?;
+    Ok(maintain::salvage(&data, to)?.to_json())
+}
+
+/// Makes the data directory out of a backup.
+pub async fn restore(session: &Session, from: &Path) -> Result<Value, Problem> {
+    let data = session.data()?;
+    let mut report = maintain::restore(from, &data)?.to_json();
+    report["data"] = json!(data);
+    Ok(report)
+}
+
+fn existing(data: PathBuf) -> Result<PathBuf, Problem> {
+    if data.is_dir() {
+        return Ok(data);
+    }
+    Err(Problem::new(Code::StoreNotFound, format!("there is no data directory \"{}\"", data.display()))
+        .hint("name it with --data, or make one with: everwhen init"))
+}
+
+impl Reach {
+    /// Erases the content of events; how many had some.
+    pub async fn erase(&self, positions: &[Position]) -> Result<u64, Problem> {
+        match self {
+            Reach::Local(_) => Err(Problem::new(Code::Internal, "not wired yet")),
+            Reach::Remote(client) => {
+                let answer: Value = client.post("/v1/erase", &json!({ "positions": positions })).await?;
+                Ok(answer["erased"].as_u64().unwrap_or_default())
+            }
+        }
+    }
+
+    /// Copies the whole directory while it is in use. A server writes to its own machine's disk.
+    pub async fn backup(&self, to: &Path) -> Result<Value, Problem> {
+        let to = std::path::absolute(to)
+            .map_err(|error| Problem::new(Code::UsageInvalid, format!("\"{}\": {error}", to.display())))?;
+        match self {
+            Reach::Local(local) => Ok(maintain::backup(&local.engine, &to).await?.to_json()),
+            Reach::Remote(client) => client.post("/v1/backup", &json!({ "to": to })).await,
+        }
+    }
+
+    /// Takes the lines of an export; the answer is `{"imported","duplicates"}`.
+    pub async fn import(&self, mut lines: mpsc::Receiver<Bytes>) -> Result<Value, Problem> {
+        match self {
+            Reach::Remote(client) => {
+                read_json(client.send(Method::POST, "/v1/import", Sent::Lines(lines)).await?).await
+            }
+            Reach::Local(local) => {
+                let mut importer = Importer::new(local.tenant.clone());
+                while let Some(line) = lines.recv().await {
+                    importer.line(&line).await?;
+                }
+                Ok(importer.finish().await?.to_json())
+            }
+        }
+    }
+
+    /// Prints every record from a position on, `{"position","time","k","v"}` and its data, gapless.
+    pub async fn records(&self, from: Position, session: &Session) -> Result<(), Stop> {
+        match self {
+            Reach::Local(local) => {
+                let _ = local;
+                todo_records(from)?;
+            }
+            Reach::Remote(client) => {
+                let path = format!("/v1/records?from={from}");
+                let mut lines = Lines::new(client.send(Method::GET, &path, Sent::Nothing).await?);
+                while let Some(line) = lines.next().await? {
+                    session.out.line(&line)?;
+                }
+            }
+        }
+        session.out.flush()
+    }
+}
+fn todo_records(_: Position) -> Result<(), Problem> {
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! One call of the binary: its flags, where it speaks, and the engine or server it has reached.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use engine::Engine;
+use model::{Code, Problem};
+
+use crate::cli::Global;
+use crate::config::{Config, variable};
+use crate::output::Output;
+
+pub struct Session {
+    pub out: Output,
+    pub flags: Global,
+    /// The engine this process opened, closed by `main` however the command ends.
+    opened: Mutex<Option<Engine>>,
+}
+
+/// Where the events are: behind a URL or in a directory of this machine.
+pub enum Place {
+    Server(String),
+    Directory(PathBuf),
+}
+
+impl Session {
+    pub fn new(flags: Global) -> Session {
+        Session { out: Output::new(flags.json, flags.quiet), flags, opened: Mutex::new(None) }
+    }
+
+    pub fn config(&self) -> Result<Config, Problem> {
+        Config::load(self.flags.config.as_deref(), &|name| variable(name).ok().flatten())
+    }
+
+    /// A flag wins over a variable; two of the same strength contradict each other.
+    pub fn place(&self) -> Result<Place, Problem> {
+        let both = |how: &str| {
+            Problem::new(Code::UsageInvalid, format!("{how} cannot be used together"))
+                .hint("name a server or a directory, not both")
+        };
+        match (&self.flags.server, &self.flags.data) {
+            (Some(_), Some(_)) => return Err(both("--server and --data")),
+            (Some(url), None) => return Ok(Place::Server(url.clone())),
+            (None, Some(data)) => return Ok(Place::Directory(data.clone())),
+            (None, None) => {}
+        }
+        match (variable("EVERWHEN_SERVER")?, variable("EVERWHEN_DATA")?) {
+            (Some(_), Some(_)) => Err(both("EVERWHEN_SERVER and EVERWHEN_DATA")),
+            (Some(url), None) => Ok(Place::Server(url)),
+            (None, Some(data)) => Ok(Place::Directory(data.into())),
+            (None, None) => Ok(Place::Directory(self.config()?.data)),
+        }
+    }
+
+    /// The data directory, for commands that work on files; a server named by a variable is passed over.
+    pub fn data(&self) -> Result<PathBuf, Problem> {
+        match (&self.flags.data, variable("EVERWHEN_DATA")?) {
+            (Some(data), _) => Ok(data.clone()),
+            (None, Some(data)) => Ok(data.into()),
+            (None, None) => Ok(self.config()?.data),
+        }
+    }
+
+    pub fn tenant(&self) -> Result<String, Problem> {
+        let named = match &self.flags.tenant {
+            Some(tenant) => Some(tenant.clone()),
+            None => variable("EVERWHEN_TENANT")?,
+        };
+        Ok(named.unwrap_or_else(|| "main".to_owned()))
+    }
+
+    pub fn token(&self) -> Result<Option<String>, Problem> {
+        match &self.flags.token {
+            Some(token) => Ok(Some(token.clone())),
+            None => variable("EVERWHEN_TOKEN"),
+        }
+    }
+
+    /// Remembers an engine that must be closed before the process ends.
+    pub fn keep(&self, engine: &Engine) {
+        *self.opened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(engine.clone());
+    }
+
+    /// Drains and closes what was opened, so that the next start finds a clean end.
+    pub async fn close(&self) -> Result<(), Problem> {
+        let opened = self.opened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        match opened {
+            Some(engine) => engine.close().await,
+            None => Ok(()),
+        }
+    }
+}

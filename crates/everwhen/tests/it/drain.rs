@@ -1,0 +1,66 @@
+//! `everwhen drain`: a command per event, in order, and a halt that the next pass gets past.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+fn strict(place: &Place) {
+    place
+        .run(&["groups", "put", "g", "--pattern", "t", "--ordering", "strict", "--on-exhausted", "halt"])
+        .ok();
+    for n in 0..4 {
+        place.run(&["publish", "t", &format!("{{\"n\":{n}}}")]).ok();
+    }
+}
+
+#[test]
+fn each_event_goes_to_the_command_in_order() {
+    let place = Place::new();
+    strict(&place);
+    let exec = "cat >> seen; echo \"$EVERWHEN_TOPIC $EVERWHEN_GROUP $EVERWHEN_ATTEMPT\" >> told";
+    let answer = place.json(&["drain", "g", "--exec", exec, "--limit", "3"]);
+    assert_eq!((&answer["processed"], answer.get("halted_on")), (&json!(3), None), "{answer}");
+    assert_eq!(place.json(&["drain", "g", "--exec", exec])["processed"], 1);
+    assert_eq!(place.json(&["drain", "g", "--exec", exec])["processed"], 0);
+    let seen = std::fs::read_to_string(place.path().join("seen")).unwrap();
+    let numbers: Vec<u64> = seen
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["payload"]["n"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(numbers, [0, 1, 2, 3]);
+    assert_eq!(std::fs::read_to_string(place.path().join("told")).unwrap(), "t g 1\n".repeat(4));
+}
+
+#[test]
+fn a_failure_halts_the_pass_and_the_next_pass_tries_that_event_again() {
+    let place = Place::new();
+    strict(&place);
+    let exec = "grep -q '\"n\":2' && test ! -e mended && { echo no such order >&2; exit 3; }; exit 0";
+    let done = place.run(&["drain", "g", "--exec", exec, "--json"]).exits(1);
+    let answer = done.json();
+    assert_eq!(answer["processed"], 2, "{done:?}");
+    assert_eq!(answer["halted_on"], answer["last"]);
+    for _ in 0..7 {
+        let again = place.run(&["drain", "g", "--exec", exec]).exits(1);
+        assert!(again.err.contains("no such order"), "{again:?}");
+        assert!(again.err.contains(&format!("position {}", answer["halted_on"])), "{again:?}");
+    }
+    place.write("mended", "");
+    assert_eq!(place.json(&["drain", "g", "--exec", exec])["processed"], 2);
+    assert_eq!(place.json(&["groups", "get", "g"])["lag"], 0);
+}
+
+#[test]
+fn a_drain_works_through_a_server_too() {
+    let place = Place::new();
+    let server = place.serve();
+    strict(&place);
+    place.run(&["drain", "g", "--exec", "test ! -e no", "--limit", "1"]).ok();
+    place.write("no", "");
+    place.run(&["drain", "g", "--exec", "test ! -e no"]).exits(1);
+    std::fs::remove_file(place.path().join("no")).unwrap();
+    assert_eq!(place.json(&["drain", "g", "--exec", "test ! -e no"])["processed"], 3);
+    assert_eq!(server.signal("TERM"), 0);
+}

@@ -1,0 +1,125 @@
+//! Publishing, finding and following from the command line.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+#[test]
+fn publish_prints_the_position_and_keeps_every_digit() {
+    let place = Place::new();
+    let receipt =
+        place.json(&["publish", "price.changed", r#"{"new": 1.10, "big": 12345678901234567890123}"#]);
+    let position = receipt["position"].as_u64().unwrap();
+    assert!(receipt["id"].is_string() && receipt["recorded_at"].is_string(), "{receipt}");
+    let next = place.run(&["publish", "price.changed", "1", "--subject", "item/7", "--ttl", "1m"]).ok();
+    assert!(next.out.trim().parse::<u64>().unwrap() > position);
+
+    let text = place.run(&["events", "get", &position.to_string()]).ok().out;
+    assert!(text.contains(r#""payload":{"new": 1.10, "big": 12345678901234567890123}"#), "{text}");
+    let event = place.json(&["events", "get", next.out.trim()]);
+    assert_eq!((&event["subject"], &event["ttl"]), (&json!({"kind":"item","id":"7"}), &json!(60)));
+    assert_eq!(place.json(&["events", "get", event["id"].as_str().unwrap()]), event);
+}
+
+#[test]
+fn a_repeated_key_is_one_event_and_another_body_is_refused() {
+    let place = Place::new();
+    let first = place.json(&["publish", "a", "{\"n\":1}", "--key", "k"]);
+    let again = place.json(&["publish", "a", "{\"n\":1.0}", "--key", "k"]);
+    assert_eq!((&again["position"], &again["duplicate"]), (&first["position"], &json!(true)));
+    let error = place.run(&["publish", "a", "2", "--key", "k", "--json"]).exits(4).error();
+    assert_eq!((&error["code"], &error["position"]), (&json!("event.key_conflict"), &first["position"]));
+}
+
+#[test]
+fn payloads_come_from_files_and_from_stdin() {
+    let place = Place::new();
+    place.write("p.json", "[1,2]");
+    place.run(&["publish", "a", "@p.json"]).ok();
+    place.run_with_input(&["publish", "a", "-"], "{\"from\":\"stdin\"}").ok();
+    let events = place.run(&["events", "--json"]).ok().lines();
+    assert_eq!((&events[0]["payload"], &events[1]["payload"]), (&json!([1, 2]), &json!({"from":"stdin"})));
+}
+
+#[test]
+fn lines_are_answered_one_by_one_in_order_and_a_bad_one_stops_no_other() {
+    let place = Place::new();
+    let mut input: String = (0..2_000).map(|n| format!("{{\"topic\":\"t\",\"payload\":{n}}}\n")).collect();
+    input.insert_str(0, "not json\n\n{\"topic\":\"a..b\"}\n");
+    let done = place.run_with_input(&["publish", "--ndjson", "-", "--json"], &input).exits(4);
+    let answers = done.lines();
+    assert_eq!(answers.len(), 2_002);
+    assert_eq!(
+        (&answers[0]["error"]["code"], &answers[0]["error"]["line"]),
+        (&json!("json.invalid"), &json!(1))
+    );
+    assert_eq!(
+        (&answers[1]["error"]["code"], &answers[1]["error"]["line"]),
+        (&json!("event.topic_invalid"), &json!(3))
+    );
+    let positions: Vec<u64> =
+        answers[2..].iter().map(|answer| answer["position"].as_u64().unwrap()).collect();
+    assert!(positions.is_sorted());
+    let stored = place.run(&["tail", "--no-follow", "--json"]).ok().lines();
+    let payloads: Vec<u64> = stored.iter().map(|event| event["payload"].as_u64().unwrap()).collect();
+    assert_eq!(payloads, (0..2_000).collect::<Vec<u64>>());
+}
+
+#[test]
+fn list_takes_every_part_of_the_query() {
+    let place = Place::new();
+    for (topic, subject) in [("a.x", "k/1"), ("a.y", "k/2"), ("b.x", "k/1")] {
+        place.run(&["publish", topic, "{\"n\":1}", "--subject", subject]).ok();
+    }
+    let count = |args: &[&str]| place.run(&[&["events", "list", "--json"], args].concat()).ok().lines().len();
+    assert_eq!(count(&[]), 3);
+    assert_eq!(count(&["--topic", "a.*"]), 2);
+    assert_eq!(count(&["--subject", "k/1"]), 2);
+    assert_eq!(count(&["--filter", "event.topic == 'b.x'"]), 1);
+    assert_eq!(count(&["--filter", r#"{"field":"payload.n","gt":1}"#]), 0);
+    assert_eq!(count(&["--limit", "2"]), 2);
+    assert_eq!(count(&["--since", "1h"]), 3);
+    assert_eq!(count(&["--until", "1h"]), 0);
+    assert_eq!(count(&["--space", "other"]), 0);
+    let newest = place.run(&["events", "list", "--order", "desc", "--limit", "1", "--json"]).ok().json();
+    assert_eq!(newest["topic"], "b.x");
+    assert_eq!(count(&["--after", "999"]), 0);
+    assert_eq!(count(&["--before", &newest["position"].to_string()]), 2);
+}
+
+#[test]
+fn lineage_shows_what_led_to_an_event() {
+    let place = Place::new();
+    let cause = place.run(&["publish", "a"]).ok().out;
+    let effect = place.run(&["publish", "b", "--cause", cause.trim()]).ok().out;
+    let lineage = place.json(&["events", "lineage", effect.trim()]);
+    assert_eq!(lineage["event"]["depth"], 1, "{lineage}");
+    assert_eq!(lineage["causes"][0]["topic"], "a");
+    assert_eq!(place.json(&["events", "lineage", cause.trim()])["effects"][0]["event"]["topic"], "b");
+}
+
+#[test]
+fn replay_prints_a_range_and_export_and_import_round_trip() {
+    let place = Place::new();
+    for n in 0..3 {
+        place.run(&["publish", "a", &n.to_string(), "--key", &format!("k{n}")]).ok();
+    }
+    let events = place.run(&["export"]).ok();
+    let second = events.lines()[1]["position"].to_string();
+    assert_eq!(place.run(&["replay", "--from", &second]).ok().lines().len(), 2);
+    assert_eq!(place.run(&["replay", "--since", "1h", "--topic", "b"]).ok().out, "");
+
+    let imported = place.run_with_input(&["import", "--data", "other", "--json"], &events.out).ok().json();
+    assert_eq!(imported, json!({"imported":3,"duplicates":0}));
+    let again = place.run_with_input(&["import", "--data", "other", "--json"], &events.out).ok().json();
+    assert_eq!(again, json!({"imported":0,"duplicates":3}));
+    let copied = place.run(&["export", "--data", "other"]).ok().lines();
+    for (old, new) in events.lines().iter().zip(&copied) {
+        for field in ["id", "time", "key", "topic", "payload", "actor"] {
+            assert_eq!(old[field], new[field], "{field}");
+        }
+    }
+    let bad =
+        place.run_with_input(&["import", "--data", "third", "--json"], "{\"topic\":\"a\"}\n{\"nope\":1}\n");
+    assert_eq!(bad.exits(4).error()["line"], 2);
+}

@@ -1,0 +1,83 @@
+//! Exit codes and the shape of failures (contracts §1), as one table.
+
+use crate::support::Place;
+
+#[test]
+fn every_failure_has_its_exit_code_and_one_line_of_json() {
+    let place = Place::new();
+    place.run(&["publish", "a.b", "{}"]).ok();
+    let table: &[(&[&str], i32, &str)] = &[
+        (&["nonsense"], 2, "usage.invalid"),
+        (&["publish"], 2, "usage.invalid"),
+        (&["publish", "a", "{}", "--priority", "11"], 2, "usage.invalid"),
+        (&["publish", "a", "{}", "--band", "pink"], 2, "usage.invalid"),
+        (&["publish", "a", "@no-such-file"], 2, "usage.invalid"),
+        (&["tail", "--after", "-1"], 2, "usage.invalid"),
+        (&["tail", "--no-follow", "--data", "x", "--server", "http://127.0.0.1:1"], 2, "usage.invalid"),
+        (&["salvage", "--to", "x", "--server", "http://127.0.0.1:1"], 2, "usage.invalid"),
+        (&["init", "--server", "http://127.0.0.1:1"], 2, "usage.invalid"),
+        (&["events", "list", "--since", "yesterday"], 2, "usage.invalid"),
+        (&["serve", "--listen", "0.0.0.0:0", "--no-auth"], 2, "usage.invalid"),
+        (&["tail", "--no-follow", "--config", "no-such.toml"], 2, "config.invalid"),
+        (&["events", "get", "999"], 3, "event.not_found"),
+        (&["events", "get", "no-such-id"], 3, "event.not_found"),
+        (&["groups", "get", "nobody"], 3, "group.not_found"),
+        (&["drain", "nobody", "--exec", "true"], 3, "group.not_found"),
+        (&["tail", "--no-follow", "--data", "nowhere"], 3, "store.not_found"),
+        (&["verify", "--data", "nowhere"], 3, "store.not_found"),
+        (&["tail", "--no-follow", "--tenant", "nobody"], 3, "not_found"),
+        (&["publish", "a..b", "{}"], 4, "event.topic_invalid"),
+        (&["publish", "engine.x", "{}"], 4, "event.topic_reserved"),
+        (&["publish", "a", "{\"n\":1,\"n\":2}"], 4, "json.duplicate_key"),
+        (&["publish", "a", "{\"n\":"], 4, "json.invalid"),
+        (&["publish", "a", "{}", "--time", "yesterday"], 4, "event.invalid"),
+        (&["tail", "a..b", "--no-follow"], 4, "pattern.invalid"),
+        (&["tail", "--filter", "event.", "--no-follow"], 4, "filter.invalid"),
+        (&["groups", "put", "G", "--pattern", "#"], 4, "group.invalid"),
+        (&["groups", "put", "g", "--pattern", "#", "--ordering", "key"], 4, "group.invalid"),
+        (&["tail", "--no-follow", "--server", "http://127.0.0.1:1"], 6, "server.unreachable"),
+    ];
+    for (args, code, name) in table {
+        let done = place.run(&[*args, &["--json"]].concat()).exits(*code);
+        let error = done.error();
+        assert_eq!(error["code"], *name, "{done:?}");
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{done:?}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_to_people_in_two_lines() {
+    let place = Place::new();
+    let done = place.run(&["publish", "a", "hello"]).exits(4);
+    let lines: Vec<&str> = done.err.lines().collect();
+    assert!(lines[0].starts_with("error: "), "{done:?}");
+    assert!(lines[1].starts_with("help: "), "{done:?}");
+    assert_eq!((lines.len(), done.out.as_str()), (2, ""), "{done:?}");
+}
+
+#[test]
+fn alone_it_prints_a_guide_and_help_and_version_go_to_stdout() {
+    let place = Place::new();
+    assert!(place.run(&[]).ok().out.contains("everwhen publish"));
+    assert!(place.run(&["--version"]).ok().out.starts_with("everwhen "));
+    assert!(place.run(&["publish", "--help"]).ok().out.contains("Examples:"));
+    assert!(place.run(&["completions", "bash"]).ok().out.contains("everwhen"));
+}
+
+#[test]
+fn a_newer_or_damaged_directory_ends_with_7() {
+    let place = Place::new();
+    for n in 0..3 {
+        place.run(&["publish", "a.b", &n.to_string()]).ok();
+    }
+    let ledger = place.path().join(".everwhen/tenants/main/ledger/00000000000000000001.jsonl");
+    let text = std::fs::read_to_string(&ledger).unwrap();
+    std::fs::write(&ledger, text.replacen("\"payload\":0", "\"payload\":7", 1)).unwrap();
+    let report = place.run(&["verify", "--json"]).exits(7).json();
+    assert_eq!(report["ok"], false, "{report}");
+    assert_eq!(report["tenants"][0]["problems"][0]["kind"], "body", "{report}");
+
+    std::fs::write(&ledger, text.replacen("{\"p\":1,", "{\"p\":5,", 1)).unwrap();
+    let error = place.run(&["publish", "a.b", "--json"]).exits(7).error();
+    assert_eq!(error["code"], "store.corrupt");
+}

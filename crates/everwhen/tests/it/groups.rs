@@ -1,0 +1,74 @@
+//! Groups and dead letters from the command line, near and through a server.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+#[test]
+fn a_group_is_made_looked_at_moved_and_deleted() {
+    let place = Place::new();
+    let made =
+        place.json(&["groups", "put", "g", "--pattern", "a.*", "--start", "beginning", "--max-retries", "1"]);
+    assert_eq!(
+        (&made["name"], &made["pattern"], &made["max_retries"]),
+        (&json!("g"), &json!("a.*"), &json!(1))
+    );
+    assert!(place.run(&["groups", "put", "g", "--pattern", "a.#"]).ok().out.contains("changed"));
+    place.run(&["publish", "a.b", "1"]).ok();
+    assert_eq!(place.json(&["groups", "get", "g"])["lag"], 1);
+    assert!(place.run(&["groups", "list"]).ok().out.contains("a.#"));
+    assert_eq!(place.json(&["groups", "pause", "g"])["paused"], true);
+    assert_eq!(place.json(&["groups", "resume", "g"])["paused"], false);
+    place.run(&["groups", "seek", "g", "end"]).ok();
+    assert_eq!(place.json(&["groups", "get", "g"])["lag"], 0);
+    place.run(&["replay", "--from", "1", "--into", "g"]).ok();
+    assert_eq!(place.json(&["groups", "get", "g"])["lag"], 1);
+    let pulled = place.json(&["groups", "pull", "g", "--ack"]);
+    assert_eq!((&pulled["attempt"], &pulled["event"]["payload"]), (&json!(1), &json!(1)));
+    assert_eq!(place.json(&["groups", "get", "g"])["lag"], 0);
+    place.run(&["groups", "rm", "g"]).ok();
+    place.run(&["groups", "get", "g"]).exits(3);
+}
+
+#[test]
+fn a_definition_may_be_a_whole_document() {
+    let place = Place::new();
+    place.write("g.json", r#"{"pattern":["a","b"],"backoff":{"base":"1s"}}"#);
+    let made = place.json(&["groups", "put", "g", "--file", "g.json"]);
+    assert_eq!((&made["pattern"], &made["backoff"]["base"]), (&json!(["a", "b"]), &json!(1)));
+    let error =
+        place.run_with_input(&["groups", "put", "g", "--file", "-", "--json"], r#"{"pattern":"a","x":1}"#);
+    assert_eq!(error.exits(4).error()["pointer"], "/x");
+}
+
+#[test]
+fn dead_letters_are_listed_and_given_back_through_a_server() {
+    let place = Place::new();
+    let server = place.serve();
+    place.run(&["groups", "put", "g", "--pattern", "#"]).ok();
+    place.run(&["publish", "a", "1"]).ok();
+    place.run(&["publish", "b", "2"]).ok();
+    let pulled = place.run(&["groups", "pull", "g", "--max", "2", "--json"]).ok().lines();
+    let token = |index: usize| pulled[index]["token"].as_str().unwrap().to_owned();
+    let rejected = place.json(&["groups", "reject", "g", &token(0), "--error", "no"]);
+    assert_eq!(rejected, json!({"done":1,"stale":[]}));
+    assert_eq!(place.json(&["groups", "extend", "g", &token(1), "--by", "1m"])["done"], 1);
+    assert_eq!(place.json(&["groups", "ack", "g", &token(1), "--sync"])["done"], 1);
+    assert_eq!(place.json(&["groups", "ack", "g", &token(1)])["stale"].as_array().unwrap().len(), 1);
+
+    let letter = place.json(&["dead-letters", "list", "g"]);
+    assert_eq!(
+        (&letter["reason"], &letter["error"], &letter["event"]["payload"]),
+        (&json!("rejected"), &json!("no"), &json!(1))
+    );
+    assert!(place.run(&["dead-letters", "list", "g"]).ok().out.contains("rejected"));
+    let position = letter["position"].to_string();
+    assert_eq!(
+        place.json(&["dead-letters", "redrive", "g", "--filter", "event.topic == 'b'"]),
+        json!({"redriven":0})
+    );
+    assert_eq!(place.json(&["dead-letters", "redrive", "g", "--position", &position]), json!({"redriven":1}));
+    assert_eq!(place.run(&["dead-letters", "list", "g"]).ok().out, "");
+    assert_eq!(place.json(&["groups", "pull", "g"])["event"]["topic"], "a");
+    assert_eq!(server.signal("TERM"), 0);
+}

@@ -1,0 +1,16 @@
+//! The binary as its users meet it: run in directories of its own, judged by what it prints and how it exits.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod bus;
+mod config;
+mod drain;
+mod events;
+mod exits;
+mod groups;
+mod held;
+mod maintain;
+mod pipes;
+mod support;
+mod tour;
+mod tries;

@@ -1,0 +1,140 @@
+//! The care of directories: verify, salvage, backup, restore, erase, doctor, db.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+fn filled() -> Place {
+    let place = Place::new();
+    let input: String = (0..50).map(|n| format!("{{\"topic\":\"t\",\"payload\":{{\"n\":{n}}}}}\n")).collect();
+    place.run_with_input(&["publish", "--ndjson", "-"], &input).ok();
+    place
+}
+
+#[test]
+fn verify_tells_what_it_found() {
+    let place = filled();
+    let report = place.json(&["verify"]);
+    let tenant = &report["tenants"][0];
+    assert_eq!(
+        (&report["ok"], &tenant["tenant"], &tenant["state"]),
+        (&json!(true), &json!("main"), &json!("equal"))
+    );
+    for field in ["segments", "commits", "records", "first", "last", "erased"] {
+        assert!(tenant[field].is_u64(), "{field}: {report}");
+    }
+    assert_eq!(tenant["problems"], json!([]));
+    assert_eq!(tenant["head"].as_str().unwrap().len(), 64);
+    assert_eq!(place.json(&["verify", "--quick"])["tenants"][0]["state"], "skipped");
+    let server = place.serve();
+    assert_eq!(place.json(&["verify", "--quick"])["ok"], true);
+    assert_eq!(server.signal("TERM"), 0);
+}
+
+#[test]
+fn a_torn_tail_is_told_by_verify_and_doctor_and_is_no_damage() {
+    let place = filled();
+    let server = place.serve();
+    place.run(&["publish", "t", "1"]).ok();
+    assert_eq!(server.signal("KILL"), -9);
+    let ledger = place.path().join(".everwhen/tenants/main/ledger");
+    let newest = std::fs::read_dir(&ledger).unwrap().map(|entry| entry.unwrap().path());
+    let newest = newest.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).max().unwrap();
+    let mut text = std::fs::read_to_string(&newest).unwrap().trim_end().to_owned();
+    text += "\n{\"p\":9999,\"t\":\"2026";
+    std::fs::write(&newest, text).unwrap();
+    let report = place.json(&["verify"]);
+    assert_eq!(
+        (&report["ok"], &report["tenants"][0]["problems"][0]["kind"]),
+        (&json!(true), &json!("torn_tail"))
+    );
+    assert!(place.run(&["doctor"]).ok().out.contains("torn tail"));
+    place.run(&["publish", "t", "2"]).ok();
+    assert_eq!(place.json(&["verify"])["tenants"][0]["problems"], json!([]));
+    assert_eq!(place.run(&["export"]).ok().lines().len(), 52);
+}
+
+#[test]
+fn salvage_takes_the_sound_part_and_refuses_a_full_target() {
+    let place = filled();
+    place.run(&["salvage", "--to", "sound"]).ok();
+    assert_eq!(place.run(&["export", "--data", "sound"]).ok().lines().len(), 50);
+    assert_eq!(place.json(&["verify", "--data", "sound"])["ok"], true);
+    assert_eq!(place.run(&["salvage", "--to", "sound", "--json"]).exits(4).error()["code"], "store.exists");
+}
+
+#[test]
+fn a_backup_under_a_server_restores_to_the_same_events() {
+    let place = filled();
+    let server = place.serve();
+    place.run(&["groups", "put", "g", "--pattern", "#", "--start", "beginning"]).ok();
+    place.run(&["backup", "--to", "copy"]).ok();
+    place.run(&["publish", "t", "later"]).exits(4);
+    place.run(&["publish", "t", "51"]).ok();
+    place.run(&["backup", "--to", "copy"]).exits(4);
+    assert_eq!(server.signal("TERM"), 0);
+    place.run(&["restore", "--from", "copy", "--data", "again"]).ok();
+    assert_eq!(place.run(&["export", "--data", "again"]).ok().lines().len(), 50);
+    assert_eq!(place.json(&["groups", "get", "g", "--data", "again"])["lag"], 50);
+    assert_eq!(place.json(&["verify", "--data", "again"])["ok"], true);
+    place.run(&["restore", "--from", "copy", "--data", "again"]).exits(4);
+    place.run(&["restore", "--from", "nowhere", "--data", "other"]).exits(3);
+}
+
+#[test]
+fn an_erased_event_keeps_its_place_and_loses_its_content() {
+    let place = filled();
+    let position = place.json(&["events", "list", "--limit", "1"])["position"].to_string();
+    assert_eq!(place.json(&["erase", &position]), json!({"erased":1}));
+    let event = place.json(&["events", "get", &position]);
+    assert_eq!((&event["erased"], event.get("payload")), (&json!(true), None));
+    let report = place.json(&["verify"]);
+    assert_eq!((&report["ok"], &report["tenants"][0]["erased"]), (&json!(true), &json!(1)));
+    let server = place.serve();
+    assert_eq!(place.json(&["erase", "999999", "--quiet"]), json!({"erased":0}));
+    assert_eq!(server.signal("TERM"), 0);
+    let input = place.run(&["export"]).ok().out;
+    let imported = place.run_with_input(&["import", "--data", "other", "--json"], &input).ok().json();
+    assert_eq!(imported, json!({"imported":49,"duplicates":0,"erased":1}));
+}
+
+#[test]
+fn records_are_exported_gapless() {
+    let place = filled();
+    let records = place.run(&["export", "--records"]).ok().lines();
+    for (index, record) in records.iter().enumerate() {
+        assert_eq!(record["position"].as_u64().unwrap() as usize, index + 1);
+        assert!(record["k"].is_string() && record["v"].is_u64() && record["time"].is_string(), "{record}");
+    }
+    assert!(records.len() >= 50);
+}
+
+#[test]
+fn doctor_looks_at_everything_and_says_when_something_must_be_mended() {
+    let place = filled();
+    let report = place.json(&["doctor"]);
+    assert_eq!(report["ok"], true, "{report}");
+    let names: Vec<&str> =
+        report["checks"].as_array().unwrap().iter().map(|c| c["check"].as_str().unwrap()).collect();
+    for name in ["config", "directory", "lock", "space", "sync", "ledger", "tenant", "clock", "groups"] {
+        assert!(names.contains(&name), "{name}: {report}");
+    }
+    let server = place.serve();
+    assert!(place.run(&["doctor"]).ok().out.contains("held by process"));
+    assert_eq!(server.signal("TERM"), 0);
+    place.run(&["doctor", "--data", "nowhere"]).exits(1);
+}
+
+#[test]
+fn db_gives_a_copy_and_queries_it() {
+    let place = filled();
+    let path = place.run(&["db"]).ok().out;
+    assert!(std::fs::metadata(path.trim()).unwrap().len() > 0);
+    std::fs::remove_file(path.trim()).unwrap();
+    let server = place.serve();
+    let rows = place.run(&["db", "--sql", "select 1 as one, 'x' as x", "--json"]).ok().json();
+    assert_eq!(rows, json!({"one":1,"x":"x"}));
+    place.run(&["db", "--sql", "create table t (x)"]).exits(2);
+    assert_eq!(server.signal("TERM"), 0);
+    place.run(&["db", "--data", "nowhere"]).exits(3);
+}
