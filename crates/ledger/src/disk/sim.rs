@@ -13,6 +13,7 @@
 
 mod node;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -83,6 +84,7 @@ impl SimDisk {
         for node in &mut sim.nodes {
             node.crash(&mut sim.random);
         }
+        sim.find_removed();
         sim.begin_life();
     }
 
@@ -178,6 +180,20 @@ impl Sim {
         dir.change(node::Change::Link(name, id));
         self.nodes.push(node);
         Ok(id)
+    }
+
+    /// After a crash a removed file may have its name back, and a new one may have lost it.
+    fn find_removed(&mut self) {
+        let dirs = self.nodes.iter().filter_map(|node| match node {
+            Node::Dir(dir) => Some(dir),
+            Node::File(_) => None,
+        });
+        let named: BTreeSet<NodeId> = dirs.flat_map(|dir| dir.now.values().copied()).collect();
+        for (id, node) in self.nodes.iter_mut().enumerate() {
+            if let Node::File(data) = node {
+                data.removed = !named.contains(&id);
+            }
+        }
     }
 
     fn used(&self) -> u64 {
@@ -366,7 +382,7 @@ impl File for SimFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.with(|sim, node| Ok(sim.nodes[node].bytes()))
+        self.with(|sim, node| Ok(sim.nodes[node].data()?.cache.len() as u64))
     }
 
     fn reserve(&self, len: u64) -> io::Result<()> {

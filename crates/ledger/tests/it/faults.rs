@@ -2,6 +2,7 @@
 //! ledger opens again.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ledger::disk::{Disk, Fault, SimDisk};
 use ledger::{AppendError, Error, FileLedger, Ledger, Options, Prefill};
@@ -51,7 +52,7 @@ fn pass_refusal(result: Result<(), AppendError>) -> Result<(), AppendError> {
 
 /// Makes, fills, seals, trims, erases, closes and opens a ledger; ends early where a process would.
 fn life(disk: &SimDisk, told: &mut Told) -> Result<(), Error> {
-    let shared: std::sync::Arc<dyn Disk> = std::sync::Arc::new(disk.clone());
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut ledger = FileLedger::create(shared.clone(), Path::new(DIR), OPTIONS)?;
     told.made = true;
     let mut caller = Caller { ledger: &mut ledger, told, count: 0 };
@@ -88,11 +89,11 @@ fn survives(n: u64, fault: Fault, sticky: bool, power: bool) -> bool {
 }
 
 fn check(sim: &SimDisk, told: &Told, what: &str) {
-    let opened = FileLedger::open(std::sync::Arc::new(sim.clone()), Path::new(DIR), OPTIONS);
+    let opened = FileLedger::open(Arc::new(sim.clone()), Path::new(DIR), OPTIONS);
     let (mut ledger, _) = match opened {
         Ok(opened) => opened,
         Err(Error::Missing { .. }) if !told.made => {
-            FileLedger::create(std::sync::Arc::new(sim.clone()), Path::new(DIR), OPTIONS).expect(what);
+            FileLedger::create(Arc::new(sim.clone()), Path::new(DIR), OPTIONS).expect(what);
             return;
         }
         Err(error) => panic!("{what}: does not open: {error}"),
@@ -120,7 +121,7 @@ fn every_io_may_fail_once_or_for_good() {
 #[test]
 fn a_full_disk_refuses_and_goes_on_when_there_is_room_again() {
     let sim = SimDisk::new(1);
-    let shared: std::sync::Arc<dyn Disk> = std::sync::Arc::new(sim.clone());
+    let shared: Arc<dyn Disk> = Arc::new(sim.clone());
     let mut ledger = FileLedger::create(shared, Path::new(DIR), OPTIONS).unwrap();
     let mut told = Told::default();
     sim.set_capacity(Some(5000));
@@ -136,21 +137,39 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room_again() {
     check(&sim, &told, "after a full disk");
 }
 
-#[test]
-fn a_ledger_whose_making_was_killed_is_durable_once_it_is_open() {
-    for n in 1..30 {
-        let sim = SimDisk::new(n);
-        let shared: std::sync::Arc<dyn Disk> = std::sync::Arc::new(sim.clone());
+/// Runs `life` on a disk that fails from its `n`th IO on, kills the process, and lets the next one append; then the
+/// power goes. What that next process acked must be there.
+fn killed_at_every_io(life: fn(&Arc<dyn Disk>)) {
+    for (seed, n) in (0..8).flat_map(|seed| (1..40).map(move |n| (seed, n))) {
+        let sim = SimDisk::new(seed);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
         sim.fail_after(n, Fault::PowerCut, true);
-        drop(FileLedger::create(shared.clone(), Path::new(DIR), OPTIONS));
+        life(&disk);
         sim.kill();
-        let opened = FileLedger::open(shared.clone(), Path::new(DIR), OPTIONS).map(|(ledger, _)| ledger);
-        let made = opened.or_else(|_| FileLedger::create(shared.clone(), Path::new(DIR), OPTIONS));
+        let opened = FileLedger::open(disk.clone(), Path::new(DIR), OPTIONS).map(|(ledger, _)| ledger);
+        let made = opened.or_else(|_| FileLedger::create(disk.clone(), Path::new(DIR), OPTIONS));
         let mut ledger = made.unwrap();
         fixture::append(&mut ledger, &[1]);
+        let head = ledger.head();
         drop(ledger);
         sim.power_cut();
-        let (ledger, _) = FileLedger::open(shared, Path::new(DIR), OPTIONS).unwrap();
-        assert_eq!(ledger.head().position, 1, "IO {n}");
+        let opened = FileLedger::open(disk, Path::new(DIR), OPTIONS);
+        assert_eq!(opened.unwrap().0.head(), head, "seed {seed}, IO {n}");
     }
+}
+
+#[test]
+fn a_ledger_whose_making_was_killed_is_durable_once_it_is_open() {
+    killed_at_every_io(|disk| drop(FileLedger::create(disk.clone(), Path::new(DIR), OPTIONS)));
+}
+
+#[test]
+fn a_segment_whose_beginning_was_killed_is_durable_once_it_is_open() {
+    killed_at_every_io(|disk| {
+        let Ok(mut ledger) = FileLedger::create(disk.clone(), Path::new(DIR), OPTIONS) else { return };
+        let batch = batch_padded(&ledger, &[1], 10);
+        if ledger.append(&batch, true).is_ok() {
+            let _ = ledger.seal();
+        }
+    });
 }
