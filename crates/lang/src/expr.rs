@@ -3,18 +3,21 @@
 //! ```text
 //!  text ─lexer─▶ tokens ─parser─▶ ast ─compile─▶ program ─eval (roots)─▶ value
 //! ```
-//! Where CEL has the same operator it means what CEL means, but for what JSON events need: a path below a known root
-//! that is not there is null, a field that is missing or null equals `""`, null counts as false where a yes or no is
-//! needed, and an integer beside a double becomes a double. An unknown root name is refused when compiled.
+//! Where CEL has the same operator it means what CEL means, but for what JSON events need: a path below a
+//! known root that is not there is null, a field that is missing or null equals `""`, null counts as false
+//! where a yes or no is needed, and an integer beside a double becomes a double. An unknown root name is
+//! refused when compiled.
 
 mod arithmetic;
 mod ast;
+mod compare;
 mod compile;
 mod eval;
 mod fault;
 mod functions;
 mod lexer;
 mod literal;
+mod macros;
 mod parser;
 mod program;
 mod value;

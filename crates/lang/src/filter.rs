@@ -1,4 +1,5 @@
-//! Filters (contracts §5): which of the events that match a pattern are wanted; the last question before delivery.
+//! Filters (contracts §5): which of the events that match a pattern are wanted; the last question before
+//! delivery.
 //!
 //! ```text
 //!  "event.payload.new > 9"                                an expression
@@ -66,8 +67,8 @@ impl Filter {
         Filter::parse(&value)
     }
 
-    /// Whether the event passes. `event` is the whole envelope of contracts §2, defaults filled in. An error is an
-    /// expression's: for delivery it means "does not match", and is counted.
+    /// Whether the event passes. `event` is the whole envelope of contracts §2, defaults filled in. An
+    /// error is an expression's: for delivery it means "does not match", and is counted.
     pub fn test(&self, event: &Value) -> Result<bool, Problem> {
         self.test.run(event)
     }

@@ -4,8 +4,8 @@ use jsonpath_rfc9535::{Error, SingularSegment};
 use model::{Code, Problem};
 use serde_json::Value;
 
-/// Descendant steps (`..`) that one path may hold. Each multiplies the nodes visited by the depth of the document,
-/// and evaluation has no budget of its own.
+/// Descendant steps (`..`) that one path may hold. Each multiplies the nodes visited by the depth of the
+/// document, and evaluation has no budget of its own.
 const DESCENDANTS_MAX: usize = 3;
 
 /// Longest path, in bytes.

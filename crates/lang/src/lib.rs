@@ -1,4 +1,5 @@
-//! What users write to choose and shape events: expressions, filters, JSONPath, mappers; pure, between model and engine.
+//! What users write to choose and shape events: expressions, filters, JSONPath, mappers; pure, between
+//! model and engine.
 //!
 //! Everything is compiled once, when a group or a rule is defined, and then only tested, per event:
 //!

@@ -3,8 +3,8 @@
 //! ```text
 //!  {"price": "$.payload.price", "kind": "literal:order", "total": {"expr": "event.payload.n * 2"}}
 //! ```
-//! A path that can select only one node gives its value; one that can select several (`[*]`, `..`, a filter) gives
-//! the list of their values, however many there are. No node: the name is left out.
+//! A path that can select only one node gives its value; one that can select several (`[*]`, `..`, a
+//! filter) gives the list of their values, however many there are. No node: the name is left out.
 
 use model::{Code, Problem};
 use serde_json::{Map, Value};

@@ -30,8 +30,8 @@ impl Number {
         }
     }
 
-    /// Integers of either sign exactly; an integer beside a double as a double, which is CEL's rule. `None` when one
-    /// of the two is not a number (NaN).
+    /// Integers of either sign exactly; an integer beside a double as a double, which is CEL's rule. `None`
+    /// when one of the two is not a number (NaN).
     pub fn compare(self, other: Number) -> Option<Ordering> {
         match (self.whole(), other.whole()) {
             (Ok(a), Ok(b)) => Some(a.cmp(&b)),

@@ -1,5 +1,5 @@
-//! `everwhen try KIND --jsonl` (contracts §5): one line of JSON in, one out, for anyone who wants to see what a
-//! pattern, path or filter does.
+//! `everwhen try KIND --jsonl` (contracts §5): one line of JSON in, one out, for anyone who wants to see
+//! what a pattern, path or filter does.
 
 use model::topic::Pattern;
 use model::topic::trie::Trie;
@@ -26,8 +26,9 @@ impl Kind {
     }
 }
 
-/// The answer to one line, without a line end. A blank line has an empty answer, which is not to be printed. Keys
-/// that are not known are ignored; `id` is given back; bad input is answered by `{"error": …}`.
+/// The answer to one line, without a line end. A blank line has an empty answer, which is not to be
+/// printed. Keys that are not known are ignored; `id` is given back; bad input is answered by `{"error":
+/// …}`.
 pub fn try_line(kind: Kind, line: &str) -> String {
     if line.trim().is_empty() {
         return String::new();

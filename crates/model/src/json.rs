@@ -1,8 +1,9 @@
 //! The strict reading of JSON text: every byte a client sends passes here once, before anything is believed.
 //!
-//! Payloads are kept as the text they came in, so numbers come back digit for digit; nothing here builds a tree.
-//! Stricter than the grammar in three points: no object may name a key twice, no string may hold half a surrogate
-//! pair, no number may be too large for a double. What passes is text that every other reader understands alike.
+//! Payloads are kept as the text they came in, so numbers come back digit for digit; nothing here builds a
+//! tree. Stricter than the grammar in three points: no object may name a key twice, no string may hold half
+//! a surrogate pair, no number may be too large for a double. What passes is text that every other reader
+//! understands alike.
 
 use std::borrow::Cow;
 
@@ -36,7 +37,8 @@ pub enum Outline<'a> {
 
 /// Checks that `bytes` are one JSON value nested at most `depth_max` deep (`[]` is 1 deep).
 ///
-/// Fails with `json.invalid` and the byte `offset`, or `json.duplicate_key` and the JSON `pointer` of the key.
+/// Fails with `json.invalid` and the byte `offset`, or `json.duplicate_key` and the JSON `pointer` of the
+/// key.
 pub fn check(bytes: &[u8], depth_max: usize) -> Result<(), Problem> {
     scan::Scanner::new(bytes, depth_max)?.run(false).map(drop)
 }

@@ -46,8 +46,8 @@ fn words(topic: &str) -> std::iter::Skip<std::str::Split<'_, char>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    /// In normal form: a run of wildcards is its `*` words first and then at most one `#`, so that `#.*.#` and
-    /// `*.#` are one path of the trie and no run of `#` can multiply work.
+    /// In normal form: a run of wildcards is its `*` words first and then at most one `#`, so that `#.*.#`
+    /// and `*.#` are one path of the trie and no run of `#` can multiply work.
     words: Vec<Word>,
 }
 

@@ -1,5 +1,5 @@
-//! `+ - * / %` and unary minus: CEL's, except that an integer beside a double becomes a double, because JSON does
-//! not say which of the two a number is.
+//! `+ - * / %` and unary minus: CEL's, except that an integer beside a double becomes a double, because
+//! JSON does not say which of the two a number is.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -7,13 +7,12 @@ use std::rc::Rc;
 use model::{Code, Timestamp};
 
 use super::ast::Op;
-use super::eval::{Eval, apart, with_article};
+use super::compare::apart;
+use super::eval::{Eval, Out, with_article};
 use super::fault::{Fault, Span};
 use super::program::Node;
 use super::value::Val;
 use crate::number::Number;
-
-type Out<'a> = Result<Val<'a>, Fault>;
 
 pub(super) fn negate(value: Val<'_>, span: Span) -> Out<'_> {
     match value {

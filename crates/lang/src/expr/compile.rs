@@ -22,13 +22,7 @@ impl<'s> Compiler<'s> {
 
     pub(super) fn node(&mut self, node: ast::Node) -> Result<Node, Fault> {
         let node = self.part(node)?;
-        if let Kind::Path { base: Base::Root(root), steps } = &node.kind {
-            let field = match steps.first() {
-                Some(Step::Key(key)) => Some(key.to_string()),
-                _ => None,
-            };
-            self.reads.push(Read { root: *root, field });
-        }
+        self.note(&node);
         Ok(node)
     }
 
@@ -118,7 +112,7 @@ impl<'s> Compiler<'s> {
         }
     }
 
-    /// A path that goes no further here is read as far as it goes.
+    /// A path that goes no further is read as far as it goes.
     fn note(&mut self, node: &Node) {
         if let Kind::Path { base: Base::Root(root), steps } = &node.kind {
             let field = match steps.first() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ast::Op;
 use super::fault::{Fault, Span};
-use super::program::{Base, Kind, Loop, Macro, Node, Step};
+use super::program::{Base, Kind, Node, Step};
 use super::value::Val;
 use super::{arithmetic, functions};
 use crate::number::Number;
@@ -19,12 +19,12 @@ const STEPS_MAX: u32 = 100_000;
 
 pub(super) struct Eval<'a, 'r> {
     roots: &'r [Val<'a>],
-    locals: Vec<Val<'a>>,
+    pub(super) locals: Vec<Val<'a>>,
     source: &'a str,
     steps_left: u32,
 }
 
-type Out<'a> = Result<Val<'a>, Fault>;
+pub(super) type Out<'a> = Result<Val<'a>, Fault>;
 
 impl<'a, 'r> Eval<'a, 'r> {
     pub(super) fn new(source: &'a str, roots: &'r [Val<'a>]) -> Eval<'a, 'r> {
@@ -193,8 +193,8 @@ impl<'a, 'r> Eval<'a, 'r> {
         Ok(Val::Map(Rc::new(out)))
     }
 
-    /// `&&` and `||`: one operand that is `decisive` settles it, whatever the others say or fail with. Only when
-    /// none does is an error an error. Out of steps is out of steps.
+    /// `&&` and `||`: one operand that is `decisive` settles it, whatever the others say or fail with. Only
+    /// when none does is an error an error. Out of steps is out of steps.
     fn decide(&mut self, items: &'a [Node], decisive: bool) -> Out<'a> {
         let mut failed = None;
         for item in items {
@@ -228,205 +228,6 @@ impl<'a, 'r> Eval<'a, 'r> {
             _ => arithmetic::binary(self, op, (left, a), (right, b), span),
         }
     }
-
-    /// Equality with the seeds' rule: a field that is missing or null equals the empty text.
-    fn equal(&mut self, (left, a): (&Node, &Val<'a>), (right, b): (&Node, &Val<'a>)) -> Result<bool, Fault> {
-        let empty = |value: &Val<'_>| matches!(value, Val::Text(text) if text.is_empty());
-        let absent = |node: &Node, value: &Val<'_>| matches!(value, Val::Null) && is_field(node);
-        if (absent(left, a) && empty(b)) || (absent(right, b) && empty(a)) {
-            return Ok(true);
-        }
-        self.same(a, b, left.span.to(right.span))
-    }
-
-    fn within(&mut self, (left, a): (&Node, &Val<'a>), (right, b): (&Node, &Val<'a>)) -> Out<'a> {
-        let span = left.span.to(right.span);
-        if let (Val::Object(map), Val::Text(key)) = (b, a) {
-            return Ok(Val::Bool(map.contains_key(key.as_ref())));
-        }
-        let Some(len) = b.len() else {
-            return Err(self.mismatch(b, right, "\"in\" needs a list or a map"));
-        };
-        let list = b.clone().walked();
-        let absent = matches!(a, Val::Null) && is_field(left);
-        for index in 0..len {
-            let item = list.element(index).unwrap_or(Val::Null);
-            let empty = absent && matches!(&item, Val::Text(text) if text.is_empty());
-            if empty || self.same(a, &item, span)? {
-                return Ok(Val::Bool(true));
-            }
-        }
-        Ok(Val::Bool(false))
-    }
-
-    /// Deep equality as in CEL: values of different kinds are different, numbers are equal by value.
-    pub(super) fn same(&mut self, a: &Val<'a>, b: &Val<'a>, span: Span) -> Result<bool, Fault> {
-        self.pay(1, 0, span)?;
-        Ok(match (a, b) {
-            (Val::Null, Val::Null) => true,
-            (Val::Bool(a), Val::Bool(b)) => a == b,
-            (Val::Number(a), Val::Number(b)) => a.compare(*b) == Some(Ordering::Equal),
-            (Val::Text(a), Val::Text(b)) => {
-                self.pay(0, if a.len() == b.len() { a.len() } else { 0 }, span)?;
-                a == b
-            }
-            (Val::Bytes(a), Val::Bytes(b)) => a == b,
-            (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
-            (Val::Duration(a), Val::Duration(b)) => a == b,
-            _ if a.is_list() && b.is_list() => return self.same_list(a, b, span),
-            (Val::Object(_) | Val::Map(_), Val::Object(_) | Val::Map(_)) => return self.same_map(a, b, span),
-            _ => false,
-        })
-    }
-
-    fn same_list(&mut self, a: &Val<'a>, b: &Val<'a>, span: Span) -> Result<bool, Fault> {
-        if a.len() != b.len() {
-            return Ok(false);
-        }
-        let mut index = 0;
-        while let (Some(a), Some(b)) = (a.element(index), b.element(index)) {
-            if !self.same(&a, &b, span)? {
-                return Ok(false);
-            }
-            index += 1;
-        }
-        Ok(true)
-    }
-
-    fn same_map(&mut self, a: &Val<'a>, b: &Val<'a>, span: Span) -> Result<bool, Fault> {
-        if a.len() != b.len() {
-            return Ok(false);
-        }
-        let keys = a.clone().walked();
-        for index in 0..keys.len().unwrap_or(0) {
-            let key = keys.element(index).unwrap_or(Val::Null);
-            let (Some(a), Some(b)) = (self.entry(a, &key, span)?, self.entry(b, &key, span)?) else {
-                return Ok(false);
-            };
-            if !self.same(&a, &b, span)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn entry(&mut self, map: &Val<'a>, key: &Val<'a>, span: Span) -> Result<Option<Val<'a>>, Fault> {
-        if let (Val::Object(_), Val::Text(name)) = (map, key) {
-            return Ok(map.member(name));
-        }
-        let Val::Map(pairs) = map else { return Ok(None) };
-        for (known, value) in pairs.iter() {
-            if self.same(known, key, span)? {
-                return Ok(Some(value.clone()));
-            }
-        }
-        Ok(None)
-    }
-
-    fn order(
-        &mut self,
-        op: Op,
-        (left, a): (&Node, &Val<'a>),
-        (right, b): (&Node, &Val<'a>),
-    ) -> Result<Option<Ordering>, Fault> {
-        Ok(match (a, b) {
-            (Val::Number(a), Val::Number(b)) => a.compare(*b),
-            (Val::Text(a), Val::Text(b)) => {
-                self.pay(0, a.len().min(b.len()), left.span)?;
-                Some(a.cmp(b))
-            }
-            (Val::Bool(a), Val::Bool(b)) => Some(a.cmp(b)),
-            (Val::Bytes(a), Val::Bytes(b)) => Some(a.cmp(b)),
-            (Val::Timestamp(a), Val::Timestamp(b)) => Some(a.cmp(b)),
-            (Val::Duration(a), Val::Duration(b)) => Some(a.cmp(b)),
-            (Val::Null, _) => return Err(self.mismatch(a, left, &format!("{:?} needs a value", op.sign()))),
-            (_, Val::Null) => return Err(self.mismatch(b, right, &format!("{:?} needs a value", op.sign()))),
-            _ => return Err(apart(op, a, b, left.span.to(right.span))),
-        })
-    }
-
-    fn looped(&mut self, kind: Macro, parts: &'a Loop) -> Out<'a> {
-        let over = self.node(&parts.over)?;
-        self.pay(over.len().unwrap_or(0), 0, parts.over.span)?;
-        let over = over.walked();
-        let len = match (&over, over.len()) {
-            (_, Some(len)) => len,
-            // A missing list is an empty one.
-            (Val::Null, _) => 0,
-            _ => return Err(self.mismatch(&over, &parts.over, "a list or a map is needed here")),
-        };
-        match kind {
-            Macro::All | Macro::Exists => self.quantify(&over, len, parts, kind == Macro::Exists),
-            Macro::ExistsOne => {
-                let mut found = 0;
-                self.each(&over, parts.over.span, |eval, _| {
-                    found += usize::from(eval.truth(&parts.body)?);
-                    Ok(())
-                })?;
-                Ok(Val::Bool(found == 1))
-            }
-            Macro::Filter => {
-                let mut kept = Vec::new();
-                self.each(&over, parts.over.span, |eval, item| {
-                    if eval.truth(&parts.body)? {
-                        kept.push(item);
-                    }
-                    Ok(())
-                })?;
-                Ok(Val::list(kept))
-            }
-            Macro::Map => {
-                let mut made = Vec::new();
-                self.each(&over, parts.over.span, |eval, _| {
-                    let wanted = parts.test.as_ref().map_or(Ok(true), |test| eval.truth(test))?;
-                    if wanted {
-                        made.push(eval.node(&parts.body)?);
-                    }
-                    Ok(())
-                })?;
-                Ok(Val::list(made))
-            }
-        }
-    }
-
-    /// `all` and `exists` forgive errors as `&&` and `||` do.
-    fn quantify(&mut self, over: &Val<'a>, len: usize, parts: &'a Loop, decisive: bool) -> Out<'a> {
-        let (mut failed, mut decided) = (None, false);
-        for index in 0..len {
-            let item = over.element(index).unwrap_or(Val::Null);
-            self.pay(0, item.owned_len(), parts.over.span)?;
-            self.locals.push(item);
-            let verdict = self.truth(&parts.body);
-            self.locals.pop();
-            match verdict {
-                Ok(value) if value == decisive => decided = true,
-                Ok(_) => continue,
-                Err(fault) if fault.code == Code::ExprLimit => return Err(fault),
-                Err(fault) => failed = failed.or(Some(fault)),
-            }
-            if decided {
-                return Ok(Val::Bool(decisive));
-            }
-        }
-        failed.map_or(Ok(Val::Bool(!decisive)), Err)
-    }
-
-    fn each(
-        &mut self,
-        over: &Val<'a>,
-        span: Span,
-        mut body: impl FnMut(&mut Self, Val<'a>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        for index in 0..over.len().unwrap_or(0) {
-            let item = over.element(index).unwrap_or(Val::Null);
-            self.pay(0, 2 * item.owned_len(), span)?;
-            self.locals.push(item.clone());
-            let done = body(self, item);
-            self.locals.pop();
-            done?;
-        }
-        Ok(())
-    }
 }
 
 /// Follows the keys that come first in `steps`; gives what they lead to and the steps left.
@@ -437,26 +238,6 @@ fn descend<'a, 's>(start: Option<&'a Value>, steps: &'s [Step]) -> (Val<'a>, &'s
         rest = after;
     }
     (at.map_or(Val::Null, Val::of), rest)
-}
-
-/// Whether it reads a field, so that null means "not there".
-fn is_field(node: &Node) -> bool {
-    match &node.kind {
-        Kind::Path { steps, .. } => !steps.is_empty(),
-        Kind::Member(..) | Kind::Index(..) => true,
-        _ => false,
-    }
-}
-
-pub(super) fn apart(op: Op, a: &Val<'_>, b: &Val<'_>, span: Span) -> Fault {
-    let what = format!("{:?} does not go between {} and {}", op.sign(), with_article(a), with_article(b));
-    let fault = Fault::new(Code::ExprType, span, what);
-    match (a, b) {
-        (Val::Text(_), Val::Number(_)) | (Val::Number(_), Val::Text(_)) => {
-            fault.hint("convert one side with int(…), double(…) or string(…)")
-        }
-        _ => fault,
-    }
 }
 
 pub(super) fn with_article(value: &Val<'_>) -> String {

@@ -6,7 +6,7 @@ use model::{Code, Timestamp, time};
 
 use super::arithmetic::{duration, overflow, timestamp};
 use super::compile::build_regex;
-use super::eval::{Eval, with_article};
+use super::eval::{Eval, Out, with_article};
 use super::fault::{Fault, Span};
 use super::program::{Function, Node};
 use super::value::{Val, duration_text};
@@ -14,8 +14,6 @@ use crate::number::Number;
 
 /// What building a regular expression at evaluation time costs.
 const REGEX_STEPS: usize = 1_000;
-
-type Out<'a> = Result<Val<'a>, Fault>;
 
 pub(super) fn call<'a>(
     eval: &mut Eval<'a, '_>,

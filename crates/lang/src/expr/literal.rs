@@ -58,7 +58,8 @@ fn run(text: &str, test: impl Fn(u8) -> bool) -> usize {
     text.bytes().position(|b| !test(b)).unwrap_or(text.len())
 }
 
-/// A string or bytes literal at `at`, if one begins there: `'…'`, `"…"`, `'''…'''`, with `r` raw and `b` bytes.
+/// A string or bytes literal at `at`, if one begins there: `'…'`, `"…"`, `'''…'''`, with `r` raw and `b`
+/// bytes.
 pub(super) fn string(source: &str, at: usize) -> Option<Result<(Token, usize), Fault>> {
     let rest = &source[at..];
     let prefix = run(rest, |b| matches!(b, b'r' | b'R' | b'b' | b'B'));

@@ -1,5 +1,5 @@
-//! Tokens into a tree. Binding, loosest first: `?:`, `||`, `&&`, comparison and `in`, `??`, `+ -`, `* / %`, `! -`,
-//! then members, indexes and calls. So `event.n ?? 0 > 3` asks whether `event.n`, or 0, is above 3.
+//! Tokens into a tree. Binding, loosest first: `?:`, `||`, `&&`, comparison and `in`, `??`, `+ -`, `* / %`,
+//! `! -`, then members, indexes and calls. So `event.n ?? 0 > 3` asks whether `event.n`, or 0, is above 3.
 
 use model::Code;
 

@@ -14,7 +14,8 @@ pub(crate) struct Node {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Literal(Literal),
-    /// A walk from a root or a macro's variable by fixed steps: the common case, done without evaluating anything.
+    /// A walk from a root or a macro's variable by fixed steps: the common case, done without evaluating
+    /// anything.
     Path {
         base: Base,
         steps: Box<[Step]>,

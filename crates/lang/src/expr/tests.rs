@@ -8,8 +8,11 @@ use super::*;
 fn event() -> Value {
     json!({
         "topic": "price.changed", "subject": {"kind": "item", "id": "10472"},
-        "payload": {"n": 5, "x": 2.5, "name": "Widget", "empty": "", "nil": null, "yes": true, "big": 18446744073709551615u64,
-            "tags": ["a", "b"], "items": [{"price": 3}, {"price": 12}], "odd key": 1, "deep": {"list": [[1, 2], [3]]}},
+        "payload": {
+            "n": 5, "x": 2.5, "name": "Widget", "empty": "", "nil": null, "yes": true, "odd key": 1,
+            "big": 18446744073709551615u64, "tags": ["a", "b"], "items": [{"price": 3}, {"price": 12}],
+            "deep": {"list": [[1, 2], [3]]},
+        },
     })
 }
 

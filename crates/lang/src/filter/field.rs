@@ -1,8 +1,8 @@
 //! One test of one field of an event: `{"field": "payload.items[0].price", "gte": 9}`.
 //!
-//! A field that is missing passes `exists: false` and `ne`, which is exactly "not `eq`"; every other test of it is
-//! no. A field that is there and null exists, and equals `null`. A value of another kind than the test needs is no,
-//! never an error.
+//! A field that is missing passes `exists: false` and `ne`, which is exactly "not `eq`"; every other test
+//! of it is no. A field that is there and null exists, and equals `null`. A value of another kind than the
+//! test needs is no, never an error.
 
 use std::cmp::Ordering;
 
@@ -178,8 +178,8 @@ impl Bound {
     }
 }
 
-/// The whole text against `*` (any run) and `?` (one character). Only the last `*` is ever tried again, so the
-/// cost is at most the product of the lengths.
+/// The whole text against `*` (any run) and `?` (one character). Only the last `*` is ever tried again, so
+/// the cost is at most the product of the lengths.
 fn glob(pattern: &[char], text: &str) -> bool {
     let (mut at, mut rest) = (0, text.chars());
     let mut retry: Option<(usize, std::str::Chars<'_>)> = None;

@@ -1,4 +1,5 @@
-//! CEL's own conformance cases: how many hold already. Informative until the language is whole, but never fewer.
+//! CEL's own conformance cases: how many hold already. Informative until the language is whole, but never
+//! fewer.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

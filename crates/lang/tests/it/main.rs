@@ -1,4 +1,5 @@
-//! The language from outside: other projects' vectors, golden messages, and lines as `everwhen try` sees them.
+//! The language from outside: other projects' vectors, golden messages, and lines as `everwhen try` sees
+//! them.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod cel;

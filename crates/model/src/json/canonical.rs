@@ -4,8 +4,8 @@ use sha2::{Digest, Sha256};
 
 use super::text::{next_special, unescape};
 
-/// SHA-256 over the canonical forms of `parts`, one after the other. `{"a":1,"b":2}` and `{"b":2.0,"a":1e0}` hash
-/// alike. The parts must have passed [`super::check`].
+/// SHA-256 over the canonical forms of `parts`, one after the other. `{"a":1,"b":2}` and
+/// `{"b":2.0,"a":1e0}` hash alike. The parts must have passed [`super::check`].
 pub fn canonical_hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -14,7 +14,8 @@ pub fn canonical_hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> [u8; 32] 
     hash.finalize().into()
 }
 
-/// The canonical form of a checked JSON text. Every form says where it ends, so a sequence of them is unambiguous:
+/// The canonical form of a checked JSON text. Every form says where it ends, so a sequence of them is
+/// unambiguous:
 ///
 /// ```text
 ///  null n   true t   false f

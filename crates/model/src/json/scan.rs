@@ -1,4 +1,5 @@
-//! One pass over JSON bytes with its own small stack: grammar, depth, duplicate keys, surrogates, number range.
+//! One pass over JSON bytes with its own small stack: grammar, depth, duplicate keys, surrogates, number
+//! range.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,7 +11,8 @@ use crate::{Code, Problem};
 /// An object with more keys than this compares them by hash instead of one by one.
 const LINEAR_MAX: usize = 16;
 
-/// A number with more digits than this before its point may be too large for a double (which ends near 1.8e308).
+/// A number with more digits than this before its point may be too large for a double (which ends near
+/// 1.8e308).
 const PLAIN_DIGITS_MAX: usize = 300;
 
 pub(super) struct Scanner<'a> {
@@ -19,7 +21,8 @@ pub(super) struct Scanner<'a> {
     at: usize,
     depth_max: usize,
     open: Vec<Open<'a>>,
-    /// The keys so far of every open object as written, outermost first; each [`Open`] knows where its own begin.
+    /// The keys so far of every open object as written, outermost first; each [`Open`] knows where its own
+    /// begin.
     keys: Vec<&'a str>,
 }
 

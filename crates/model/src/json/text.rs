@@ -7,8 +7,8 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// Where, from `at` on, the next `"`, `\` or control character is; the length when there is none.
 ///
-/// Eight bytes at a time: a byte below `n` is one whose high bit appears when `n` is taken away from it. A borrow
-/// can raise false alarms only above the first true one, and only the first is used.
+/// Eight bytes at a time: a byte below `n` is one whose high bit appears when `n` is taken away from it. A
+/// borrow can raise false alarms only above the first true one, and only the first is used.
 pub(crate) fn next_special(bytes: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let word = u64::from_le_bytes(*chunk);
@@ -25,8 +25,8 @@ pub(crate) fn next_special(bytes: &[u8], mut at: usize) -> usize {
     at + rest.iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20).unwrap_or(rest.len())
 }
 
-/// The text of a JSON string as written, quotes included. `None` when `raw` is no string; the escapes are taken
-/// to have passed [`super::check`].
+/// The text of a JSON string as written, quotes included. `None` when `raw` is no string; the escapes are
+/// taken to have passed [`super::check`].
 pub fn unquote(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     Some(unescape(inner))

@@ -1,26 +1,30 @@
-//! All patterns at once: finds whom a topic concerns at a cost that hardly depends on how many patterns there are.
+//! All patterns at once: finds whom a topic concerns at a cost that hardly depends on how many patterns
+//! there are.
 //!
 //! ```text
 //!  root ──order──▶ 1 ──created──▶ 2  {a}        order.created
 //!                  └────#───────▶ 3  {b}  ↺     order.#          ↺ stays on every further word
 //!                  └──v1:*──▶ 4       {c}       order.v1:*
 //! ```
-//! Patterns without wildcards are found by one look at the whole topic. For the others the topic walks the set of
-//! nodes that its words so far can reach, as an automaton does; each node is in the set once, so a pattern such as
-//! `#.a.#.b.#` costs its length per word and never more. What makes a hundred thousand patterns slow is memory, not
-//! steps: literal edges lie in one flat table, a byte per node says whether anything else is there, and a single
-//! value stands where it is found.
+//! Patterns without wildcards are found by one look at the whole topic. For the others the topic walks the
+//! set of nodes that its words so far can reach, as an automaton does; each node is in the set once, so a
+//! pattern such as `#.a.#.b.#` costs its length per word and never more. What makes a hundred thousand
+//! patterns slow is memory, not steps: literal edges lie in one flat table, a byte per node says whether
+//! anything else is there, and a single value stands where it is found.
 
 use std::collections::HashMap;
 
-use super::glob::{Glob, holds_in_order};
 use super::{Pattern, Word, is_engine, words};
 
 mod edges;
 mod few;
+mod globs;
+mod lexicon;
 
 use edges::Edges;
 use few::Few;
+use globs::Globs;
+use lexicon::Lexicon;
 
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
@@ -290,7 +294,7 @@ impl<T: Copy + Ord> Trie<T> {
             Word::Glob(glob) => {
                 let globs = at.globs.as_mut().expect("a glob edge on the path is in the node");
                 globs.remove(glob);
-                if globs.buckets.is_empty() {
+                if globs.is_empty() {
                     at.globs = None;
                 }
             }
@@ -314,106 +318,4 @@ fn sort_from<T: Copy + Ord>(out: &mut Vec<T>, from: usize) {
         }
     }
     out.truncate(kept);
-}
-
-/// Every literal word of a pattern with wildcards, numbered, so that an edge is a pair of numbers.
-#[derive(Clone, Debug, Default)]
-struct Lexicon {
-    ids: HashMap<Box<str>, u32>,
-    holders: Vec<u32>,
-    free: Vec<u32>,
-}
-
-impl Lexicon {
-    fn find(&self, word: &str) -> Option<u32> {
-        self.ids.get(word).copied()
-    }
-
-    fn hold(&mut self, word: &str) -> u32 {
-        let id = self.find(word).unwrap_or_else(|| {
-            let id = self.free.pop().unwrap_or(self.holders.len() as u32);
-            if id as usize == self.holders.len() {
-                self.holders.push(0);
-            }
-            self.ids.insert(word.into(), id);
-            id
-        });
-        self.holders[id as usize] += 1;
-        id
-    }
-
-    fn release(&mut self, word: &str) -> u32 {
-        let id = self.find(word).expect("a literal edge on the path has its word here");
-        self.holders[id as usize] -= 1;
-        if self.holders[id as usize] == 0 {
-            self.ids.remove(word);
-            self.free.push(id);
-        }
-        id
-    }
-}
-
-/// The in-word globs of one node, found by their literal ends: one look per pair of end lengths in use.
-#[derive(Clone, Debug, Default)]
-struct Globs {
-    buckets: HashMap<Box<str>, Vec<(Glob, u32)>>,
-    /// Pairs of prefix and suffix length in use, and by how many globs.
-    lengths: Vec<(usize, usize, usize)>,
-}
-
-impl Globs {
-    fn each(&self, word: &str, mut found: impl FnMut(u32)) {
-        let mut key = String::new();
-        for &(prefix, suffix, _) in &self.lengths {
-            let Some(inner) = word.len().checked_sub(prefix + suffix) else { continue };
-            let (Some(head), Some(tail)) = (word.get(..prefix), word.get(prefix + inner..)) else { continue };
-            write_key(&mut key, head, tail);
-            for (glob, child) in self.buckets.get(key.as_str()).into_iter().flatten() {
-                if holds_in_order(&glob.middle, &word[prefix..prefix + inner]) {
-                    found(*child);
-                }
-            }
-        }
-    }
-
-    fn get(&self, glob: &Glob) -> Option<u32> {
-        let bucket = self.buckets.get(key_of(glob).as_str())?;
-        bucket.iter().find(|(known, _)| known == glob).map(|(_, child)| *child)
-    }
-
-    fn insert(&mut self, glob: &Glob, child: u32) {
-        self.buckets.entry(key_of(glob).into()).or_default().push((glob.clone(), child));
-        let (prefix, suffix) = (glob.prefix.len(), glob.suffix.len());
-        match self.lengths.iter_mut().find(|l| (l.0, l.1) == (prefix, suffix)) {
-            Some(length) => length.2 += 1,
-            None => self.lengths.push((prefix, suffix, 1)),
-        }
-    }
-
-    fn remove(&mut self, glob: &Glob) {
-        let key = key_of(glob);
-        if let Some(bucket) = self.buckets.get_mut(key.as_str()) {
-            bucket.retain(|(known, _)| known != glob);
-            if bucket.is_empty() {
-                self.buckets.remove(key.as_str());
-            }
-        }
-        let (prefix, suffix) = (glob.prefix.len(), glob.suffix.len());
-        self.lengths.iter_mut().filter(|l| (l.0, l.1) == (prefix, suffix)).for_each(|l| l.2 -= 1);
-        self.lengths.retain(|l| l.2 > 0);
-    }
-}
-
-/// Both literal ends as one key; no end holds a `*`.
-fn key_of(glob: &Glob) -> String {
-    let mut key = String::new();
-    write_key(&mut key, &glob.prefix, &glob.suffix);
-    key
-}
-
-fn write_key(key: &mut String, prefix: &str, suffix: &str) {
-    key.clear();
-    key.push_str(prefix);
-    key.push('*');
-    key.push_str(suffix);
 }

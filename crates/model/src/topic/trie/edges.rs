@@ -1,7 +1,7 @@
 //! The literal edges of the trie, (node, word) → child, in one flat table: a look touches one line of memory.
 
-/// Open addressing with linear probing. A slot whose child is [`FREE`] ends a run; removal closes the gap it leaves,
-/// so runs never hold dead slots. At most five eighths full.
+/// Open addressing with linear probing. A slot whose child is [`FREE`] ends a run; removal closes the gap
+/// it leaves, so runs never hold dead slots. At most five eighths full.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edges {
     slots: Vec<Slot>,
