@@ -115,11 +115,12 @@ fn filter(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
 }
 
 fn text<'a>(case: &'a Map<String, Value>, name: &str) -> Result<&'a str, Problem> {
-    case.get(name).and_then(Value::as_str).ok_or_else(|| missing(name))
+    let wrong = || Problem::new(Code::RequestInvalid, format!("the line needs {name:?}, a string"));
+    case.get(name).and_then(Value::as_str).ok_or_else(wrong)
 }
 
 fn missing(name: &str) -> Problem {
-    Problem::new(Code::RequestInvalid, format!("the line has no {name:?}, or it is of the wrong kind"))
+    Problem::new(Code::RequestInvalid, format!("the line needs {name:?}"))
 }
 
 fn error(problem: &Problem) -> (String, Value) {

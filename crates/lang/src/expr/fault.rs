@@ -46,7 +46,7 @@ impl Fault {
     pub(crate) fn problem(self, source: &str) -> Problem {
         let Span { start, end } = self.span;
         let picture = underline(source, start as usize, end as usize);
-        let hint = self.hint.map_or(picture.clone(), |hint| format!("{hint}\n{picture}"));
+        let hint = format!("{}\n{picture}", self.hint.as_deref().unwrap_or("look here"));
         Problem::new(self.code, format!("{}, at byte {start}", self.what))
             .hint(hint)
             .with("offset", start)

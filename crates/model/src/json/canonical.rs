@@ -19,7 +19,7 @@ pub fn canonical_hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> [u8; 32] 
 ///
 /// ```text
 ///  null n   true t   false f
-///  number   #<sign><digits>e<exponent>;   no zero at either end of the digits; exact, never a float; zero: #0;
+///  number   #<sign><digits>e<exponent>;   no zero at either end of the digits; exact; zero is #0;
 ///  string   "<bytes>:<text>               unescaped
 ///  array    [<value>…]
 ///  object   {<string><value>…}            by key
@@ -131,6 +131,12 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
 }
 
 fn write_number(raw: &str, out: &mut Vec<u8>) {
+    // Most numbers are small integers that end in another digit than zero: their form is their text.
+    if raw.len() < 19 && raw.bytes().all(|b| b.is_ascii_digit()) && !raw.ends_with('0') {
+        out.push(b'#');
+        out.extend_from_slice(raw.as_bytes());
+        return out.extend_from_slice(b"e0;");
+    }
     let (mantissa, exponent) = raw.split_once(['e', 'E']).unwrap_or((raw, "0"));
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

@@ -34,7 +34,7 @@ struct Open<'a> {
     /// Whether a key of this object has escapes, so that keys must be compared by what they mean.
     escaped: bool,
     /// The same keys again, unescaped, once there are many.
-    set: Option<HashSet<Cow<'a, str>>>,
+    set: Option<Box<HashSet<Cow<'a, str>>>>,
 }
 
 impl<'a> Scanner<'a> {
@@ -181,7 +181,7 @@ impl<'a> Scanner<'a> {
         let twice = match &mut open.set {
             Some(set) => !set.insert(unescape(key)),
             None if known.len() >= LINEAR_MAX => {
-                let set = open.set.insert(known.iter().map(|key| unescape(key)).collect());
+                let set = open.set.insert(Box::new(known.iter().map(|key| unescape(key)).collect()));
                 !set.insert(unescape(key))
             }
             None if open.escaped => known.iter().any(|other| unescape(other) == unescape(key)),
@@ -218,6 +218,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a string; gives its inside as written and whether it has escapes.
+    #[inline]
     fn string(&mut self) -> Result<(&'a str, bool), Problem> {
         let start = self.at + 1;
         let mut escaped = false;
@@ -322,6 +323,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    #[inline]
     fn skip_space(&mut self) {
         while matches!(self.bytes.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
             self.at += 1;

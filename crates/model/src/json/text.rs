@@ -9,6 +9,7 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 ///
 /// Eight bytes at a time: a byte below `n` is one whose high bit appears when `n` is taken away from it. A
 /// borrow can raise false alarms only above the first true one, and only the first is used.
+#[inline]
 pub(crate) fn next_special(bytes: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let word = u64::from_le_bytes(*chunk);
