@@ -1,4 +1,5 @@
-//! From what a client says to an event that may be written: the first station of an event, on the caller's own thread.
+//! From what a client says to an event that may be written: the first station of an event, on the caller's
+//! own thread.
 //!
 //! ```text
 //!  Draft ─▶ defaults ─▶ check ─▶ schema ─▶ redact ─▶ attention ─▶ layers ─▶ Prepared ─▶ (the tenant's loop)
@@ -6,11 +7,11 @@
 //!                         └─────────┴── Problem          └─ Dropped   └─ Problem
 //! ```
 //!
-//! The order is that of contracts §1; tracing and metrics lie around all of it. The payload is never parsed into a
-//! tree unless a rule for its topic has to look inside.
+//! The order is that of contracts §1; tracing and metrics lie around all of it. The payload is never parsed
+//! into a tree unless a rule for its topic has to look inside.
 //!
-//! **Invariant:** nothing here reads the tenant's state, a clock or chance; what a redaction takes out is in no later
-//! station, not even in a count.
+//! **Invariant:** nothing here reads the tenant's state, a clock or chance; what a redaction takes out is in
+//! no later station, not even in a count.
 
 mod attention;
 mod base64;
@@ -50,7 +51,8 @@ pub struct Caller {
     pub actor: String,
     /// The W3C traceparent of the request.
     pub trace: Option<String>,
-    /// False for the engine, its runs and an import: they may use reserved names and are not judged by attention.
+    /// False for the engine, its runs and an import: they may use reserved names and are not judged by
+    /// attention.
     pub outside: bool,
 }
 
@@ -96,6 +98,7 @@ pub struct Prepared {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "made once per publish and taken apart at once")]
 pub enum Admission {
     Prepared(Prepared),
     Dropped { rule: String },

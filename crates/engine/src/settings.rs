@@ -1,4 +1,5 @@
-//! What a tenant is told to be: limits, retention and the rules of the publish chain. Plain data, read once at open.
+//! What a tenant is told to be: limits, retention and the rules of the publish chain. Plain data, read once
+//! at open.
 
 use std::time::Duration;
 
@@ -86,8 +87,8 @@ pub struct SchemaRule {
     pub schema: Value,
 }
 
-/// What is taken out of events of these topics before they are stored. Paths are JSONPaths rooted at the event and
-/// reach its payload and ext.
+/// What is taken out of events of these topics before they are stored. Paths are JSONPaths rooted at the
+/// event and reach its payload and ext.
 #[derive(Clone, Debug)]
 pub struct RedactRule {
     pub topic: Pattern,
@@ -148,7 +149,7 @@ impl Rate {
     /// Reads `100/s`, `10/m`, `3/15m`.
     pub fn parse(text: &str) -> Option<Rate> {
         let (events, per) = text.split_once('/')?;
-        let bare_unit = per.chars().all(|c| c.is_ascii_alphabetic());
+        let bare_unit = !per.is_empty() && per.chars().all(|c| c.is_ascii_alphabetic());
         let per = if bare_unit { parse_duration(&format!("1{per}"))? } else { parse_duration(per)? };
         let events = events.trim().parse().ok()?;
         (!per.is_zero()).then_some(Rate { events, per })
@@ -180,8 +181,8 @@ impl Verdict {
     }
 }
 
-/// Which layers of the publish chain are on. Without `validation` no JSON Schema is applied; the envelope itself is
-/// always checked, because everything behind it relies on that.
+/// Which layers of the publish chain are on. Without `validation` no JSON Schema is applied; the envelope
+/// itself is always checked, because everything behind it relies on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switches {
     pub validation: bool,

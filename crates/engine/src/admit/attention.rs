@@ -1,4 +1,5 @@
-//! Attention (seed 002's gate): what of all that arrives from outside becomes an event, when, and how urgently.
+//! Attention (seed 002's gate): what of all that arrives from outside becomes an event, when, and how
+//! urgently.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +44,8 @@ impl Attention {
         Ok(Attention { rules: rules.iter().enumerate().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// The verdict of the first rule that matches and holds; without one the event is admitted. `preview` makes the
-    /// tree that filters read, and is asked once at most.
+    /// The verdict of the first rule that matches and holds; without one the event is admitted. `preview`
+    /// makes the tree that filters read, and is asked once at most.
     pub(super) fn judge(&self, draft: &Draft, now: Timestamp, preview: impl Fn(&Draft) -> Value) -> Judged {
         let event = OnceCell::new();
         let matching = |rule: &&Rule| rule.matches(draft, || event.get_or_init(|| preview(draft)));

@@ -1,5 +1,5 @@
-//! Whether a draft is an event at all: topic, space, id, texts, payload (contracts §0 and §2). Always on, for every
-//! caller, because ledger, routing and doors rely on what passes here.
+//! Whether a draft is an event at all: topic, space, id, texts, payload (contracts §0 and §2). Always on, for
+//! every caller, because ledger, routing and doors rely on what passes here.
 
 use model::event::Subject;
 use model::topic::{check_topic, is_engine, is_reserved};
@@ -136,6 +136,10 @@ fn check_length(name: &str, text: &str) -> Result<(), Problem> {
 }
 
 fn check_visible(name: &str, text: &str) -> Result<(), Problem> {
+    // Nearly all names are plain ASCII, and this is on the path of every event.
+    if text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(());
+    }
     match text.chars().find(|c| c.is_whitespace() || c.is_control()) {
         None => Ok(()),
         Some(c) => {
@@ -147,15 +151,15 @@ fn check_visible(name: &str, text: &str) -> Result<(), Problem> {
     }
 }
 
-/// Size, grammar, depth and duplicate keys; drafts built in process have not been read by anyone yet. Newlines between
-/// tokens become spaces, because a commit is one line and so is a frame of a stream.
+/// Size, grammar, depth and duplicate keys; drafts built in process have not been read by anyone yet.
+/// Newlines between tokens become spaces, because a commit is one line and so is a frame of a stream.
 fn check_json(name: &str, value: &mut Box<RawValue>, limits: &Limits) -> Result<(), Problem> {
     let text = value.get();
     read::check_size(name, text.len(), limits)?;
     // The event around it is one level.
     json::check(text.as_bytes(), limits.max_depth.saturating_sub(1))
         .map_err(|problem| problem.within(&read::at(name)))?;
-    if text.contains(['\n', '\r']) {
+    if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
         *value = raw(text.replace(['\n', '\r'], " "));
     }
     Ok(())

@@ -1,15 +1,15 @@
 //! CloudEvents 1.0 to drafts and events back to CloudEvents, without loss (contracts §2).
 //!
 //! ```text
-//!  CloudEvents                    event            CloudEvents extension       event
-//!  type                           topic            space key band ttl          the field of that name
-//!  source id time                 the same         priority cause
-//!  subject "kind/id", else "id"   subject          traceparent                 trace
-//!  dataschema                     schema           ewtype ewcausedby           type, caused_by,
-//!  datacontenttype                content_type     ewsequence ewsubject          sequence, subject (when text cannot say it)
-//!  data, data_base64              payload          ewext                       members of ext that are no CloudEvents attribute
-//!  any other extension            ext              ewposition ewrecordedat     written only: what the ledger knows
-//!                                                  ewactor ewdepth ewrun
+//!  CloudEvents                    event           extension                     event
+//!  type                           topic           space key band ttl            the field of that name
+//!  source id time                 the same        priority cause
+//!  subject "kind/id", else "id"   subject         traceparent                   trace
+//!  dataschema                     schema          ewtype ewcausedby ewsequence  type caused_by sequence
+//!  datacontenttype                content_type    ewsubject                     subject, if text cannot say it
+//!  data, data_base64              payload         ewext                         ext that is no attribute
+//!  any other extension            ext             ewposition ewrecordedat       (written only:
+//!                                                 ewactor ewdepth ewrun          what the ledger knows)
 //! ```
 //!
 //! An event without a source is written with [`NO_SOURCE`], because CloudEvents must have one.

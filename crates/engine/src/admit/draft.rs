@@ -1,4 +1,5 @@
-//! What a client says an event is, before anything is believed: read from JSON (contracts §2) or built in process.
+//! What a client says an event is, before anything is believed: read from JSON (contracts §2) or built in
+//! process.
 
 use std::time::Duration;
 
@@ -100,8 +101,8 @@ impl Draft {
         Ok(drafts)
     }
 
-    /// One line of an export: an event as it was shown. What only its old ledger knew (position, recorded_at, actor,
-    /// depth, cause, run) is left behind, because it means nothing in another one.
+    /// One line of an export: an event as it was shown. What only its old ledger knew (position, recorded_at,
+    /// actor, depth, cause, run) is left behind, because it means nothing in another one.
     pub fn parse_exported(bytes: &[u8], limits: &Limits) -> Result<Draft, Problem> {
         Draft::read(open(bytes, limits)?, limits, true)
     }

@@ -1,4 +1,5 @@
-//! One field of a draft, from its raw JSON text to its type, with a problem that names the field when it is another.
+//! One field of a draft, from its raw JSON text to its type, with a problem that names the field when it is
+//! another.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Redaction: what must not be stored is taken out of payload and ext before anything is written, counted or judged.
+//! Redaction: what must not be stored is taken out of payload and ext before anything is written, counted or
+//! judged.
 //!
 //! Only the nodes meant are touched; all other text stays as the client wrote it, digit for digit.
 

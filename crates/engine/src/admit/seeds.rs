@@ -50,8 +50,8 @@ impl Draft {
         Ok(draft)
     }
 
-    /// One line of seed 002's WAL or dead-letter file, `{"offset":N,"meta":{…},"payload":{…}}`. What has no field of
-    /// its own here goes into `ext`; a line without a topic has that of its file.
+    /// One line of seed 002's WAL or dead-letter file, `{"offset":N,"meta":{…},"payload":{…}}`. What has no
+    /// field of its own here goes into `ext`; a line without a topic has that of its file.
     pub fn from_bus_line(topic_of_file: &str, line: &[u8]) -> Result<Draft, Problem> {
         let limits = &Limits::default();
         let mut draft = Draft::with_raw(topic_of_file.to_owned(), raw("{}"));
@@ -108,7 +108,8 @@ fn set_fields(fields: Vec<Field<'_>>) -> impl Iterator<Item = Field<'_>> {
     fields.into_iter().filter(|field| field.value != "null")
 }
 
-/// Python's `isoformat` leaves the zone out when it has none (the bus meant UTC), and some wrote seconds since 1970.
+/// Python's `isoformat` leaves the zone out when it has none (the bus meant UTC), and some wrote seconds
+/// since 1970.
 fn bus_time(name: &str, value: &str) -> Result<Timestamp, Problem> {
     match json::unquote(value) {
         Some(text) => {

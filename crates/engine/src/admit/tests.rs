@@ -1,16 +1,19 @@
 //! Tests of admission, by station; what they share is here.
 
 mod any;
-mod attention;
 mod chain;
-mod cloudevents;
-mod draft;
-mod redact;
-mod seeds;
+mod of_attention;
+mod of_cloudevents;
+mod of_drafts;
+mod of_redaction;
+mod of_seeds;
 
+use model::event::Subject;
 use model::topic::Pattern;
 use serde_json::json;
 
+use super::cloudevents::{NO_SOURCE, parse_subject, to_cloudevent};
+use super::draft::raw;
 use super::*;
 use crate::settings::Limits;
 

@@ -1,4 +1,5 @@
-//! One pass over checked JSON text that replaces marked nodes and masks inside strings, and copies all else as written.
+//! One pass over checked JSON text that replaces marked nodes and masks inside strings, and copies all else
+//! as written.
 
 use model::event::push_text;
 use model::id::hex;
@@ -8,8 +9,8 @@ use serde_json::Value;
 use super::detect::Detectors;
 use super::{Action, Marks, mark};
 
-/// The text after redaction, or `None` when nothing in it changes. `node` is the same value as a tree, when paths were
-/// searched in it.
+/// The text after redaction, or `None` when nothing in it changes. `node` is the same value as a tree, when
+/// paths were searched in it.
 pub(super) fn rewrite(
     text: &str,
     node: Option<&Value>,

@@ -1,4 +1,5 @@
-//! Whatever arrives, admission answers: random texts and objects through every reader, with every kind of rule.
+//! Whatever arrives, admission answers: random texts and objects through every reader, with every kind of
+//! rule.
 
 use super::*;
 use crate::entropy::Entropy;
@@ -41,7 +42,7 @@ fn value(chance: &mut Entropy, depth: usize) -> String {
     match chance.number() % 8 {
         0 if depth > 0 => {
             let items: Vec<String> = (0..chance.number() % 4).map(|_| value(chance, depth - 1)).collect();
-            format!("[{}]", items.join(if chance.number() % 2 == 0 { "," } else { " ,\n" }))
+            format!("[{}]", items.join(if chance.number().is_multiple_of(2) { "," } else { " ,\n" }))
         }
         1 if depth > 0 => {
             object(chance, &["a", "b", "kind", "id", "secret", "a\\u0062", "x/y", "topic"], depth - 1)
@@ -160,7 +161,7 @@ fn check_admitted(prepared: Prepared) {
         let envelope: Envelope = serde_json::from_slice(&prepared.record.data).unwrap();
         assert_eq!(envelope, prepared.event.envelope);
     }
-    let cloud = cloudevents::to_cloudevent(&prepared.event);
+    let cloud = to_cloudevent(&prepared.event);
     Draft::from_cloudevent(cloud.as_bytes(), &Limits::default()).unwrap();
 }
 
@@ -174,7 +175,7 @@ fn admission_never_panics_and_what_it_admits_can_be_read_back() {
     for round in 0..ROUNDS {
         let mut bytes = event(&mut chance).into_bytes();
         // Every fourth one is damaged at some byte.
-        if round % 4 == 0 {
+        if round.is_multiple_of(4) {
             let at = chance.number() as usize % bytes.len();
             bytes[at] = chance.number() as u8;
         }

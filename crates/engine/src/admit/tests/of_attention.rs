@@ -92,7 +92,7 @@ fn a_filter_reads_the_event_as_it_will_be() {
         let admitter =
             judging(vec![AttentionRule { filter: Some(filter.clone()), ..rule("#", Verdict::Drop) }]);
         let mut draft = Draft::new("a", &json!({"n": 2}));
-        draft.ext = Some(draft::raw(r#"{"device":"phone"}"#));
+        draft.ext = Some(raw(r#"{"device":"phone"}"#));
         assert_eq!(fate(admit(&admitter, draft)).starts_with("dropped"), dropped, "{filter}");
     }
 }
@@ -102,7 +102,7 @@ fn the_deepest_payload_does_not_hide_from_a_filter() {
     let filter = Some(json!({"field": "payload.drop", "eq": true}));
     let admitter = judging(vec![AttentionRule { filter, ..rule("#", Verdict::Drop) }]);
     let deep = format!("{{\"drop\":true,\"x\":{}{}}}", "[".repeat(126), "]".repeat(126));
-    let draft = Draft::with_raw("a".into(), draft::raw(deep));
+    let draft = Draft::with_raw("a".into(), raw(deep));
     assert!(fate(admit(&admitter, draft)).starts_with("dropped"));
 }
 

@@ -1,7 +1,6 @@
 //! CloudEvents 1.0 in three modes, and back.
 
 use super::*;
-use crate::admit::cloudevents::{NO_SOURCE, parse_subject, to_cloudevent};
 
 fn structured(text: &str) -> Result<Prepared, Problem> {
     let draft = Draft::from_cloudevent(text.as_bytes(), &Limits::default())?;
@@ -196,7 +195,7 @@ fn the_key_of_a_cloudevent_names_source_space_and_id() {
         structured(&text).unwrap().event.envelope.key.unwrap()
     };
     assert_eq!(key("s", "b", "c"), "s b c");
-    assert_ne!(key("s b", "c", "d"), key("s", "b", "c d".replace(' ', "_").as_str()));
+    assert_eq!(key("s b", "c", "d"), "s b c d");
     let explicit = structured(r#"{"specversion":"1.0","type":"a","source":"s","space":"default","id":"c"}"#);
     let implied = structured(r#"{"specversion":"1.0","type":"a","source":"s","id":"c"}"#);
     assert_eq!(explicit.unwrap().event.envelope.key, implied.unwrap().event.envelope.key);

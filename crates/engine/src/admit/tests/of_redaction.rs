@@ -10,8 +10,8 @@ fn rule() -> RedactRule {
 /// Payload and ext after redaction, as text.
 fn redacted(rule: RedactRule, payload: &str, ext: Option<&str>) -> (String, Option<String>) {
     let admitter = admitter(&Settings { redactions: vec![rule], ..Settings::default() });
-    let mut draft = Draft::with_raw("user.new".into(), draft::raw(payload));
-    draft.ext = ext.map(draft::raw);
+    let mut draft = Draft::with_raw("user.new".into(), raw(payload));
+    draft.ext = ext.map(raw);
     let prepared = prepared(admit(&admitter, draft));
     let content = &prepared.event.content;
     assert_eq!(body(&prepared)["payload"], parse(content.payload().unwrap()));
