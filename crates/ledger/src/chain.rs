@@ -14,7 +14,7 @@ impl Chain {
 
     /// Reads 64 lower-case hex digits.
     pub fn parse(text: &str) -> Option<Chain> {
-        id::unhex(text).map(Chain)
+        unhex(text).map(Chain)
     }
 
     /// The chain after a line whose bytes before `,"chain":` are `covered`.
@@ -55,4 +55,34 @@ pub(crate) fn body_digest(salt: &[u8; 16], json: &[u8]) -> [u8; 32] {
 pub(crate) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.extend(bytes.iter().flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]));
+}
+
+/// What each character is worth as a lower-case hex digit; 255 = nothing.
+const DIGIT: [u8; 256] = {
+    let mut table = [255; 256];
+    let mut i = 0;
+    while i < 16 {
+        table[b"0123456789abcdef"[i] as usize] = i as u8;
+        i += 1;
+    }
+    table
+};
+
+/// Reads exactly `2 * N` lower-case hex digits. Without branches: every line read back has three such numbers.
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let text = text.as_bytes();
+    if text.len() != 2 * N {
+        return None;
+    }
+    let (mut out, mut wrong) = ([0; N], 0);
+    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        let (high, low) = (DIGIT[usize::from(pair[0])], DIGIT[usize::from(pair[1])]);
+        wrong |= high | low;
+        *byte = high << 4 | (low & 15);
+    }
+    (wrong < 16).then_some(out)
+}
+
+pub(crate) fn is_hex(text: &str) -> bool {
+    text.bytes().fold(true, |all, b| all & (b.is_ascii_digit() | (b'a'..=b'f').contains(&b)))
 }

@@ -87,15 +87,25 @@ impl FileLedger {
         }
         let aside = begin_aside(disk.as_ref(), dir)?;
         let path = segment::path(&aside, 1);
-        let file = disk.open(&path, Access::Create).map_err(Error::io("create", &path))?;
-        file.sync_data().map_err(Error::io("sync", &path))?;
+        // Empty, it has nothing to sync but its name.
+        disk.open(&path, Access::Create).map_err(Error::io("create", &path))?;
         finish_aside(disk.as_ref(), &aside, dir)?;
-        FileLedger::open(disk, dir, options).map(|(ledger, _)| ledger)
+        let found = recovery::recover(disk.as_ref(), dir, true)?;
+        FileLedger::begin_on(disk, dir, options, found).map(|(ledger, _)| ledger)
     }
 
     /// Opens a ledger, mending what a crash left. Refuses one whose committed data is damaged.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: Options) -> Result<(FileLedger, Opened), Error> {
-        let found = recovery::recover(disk.as_ref(), dir)?;
+        let found = recovery::recover(disk.as_ref(), dir, false)?;
+        FileLedger::begin_on(disk, dir, options, found)
+    }
+
+    fn begin_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: Options,
+        found: recovery::Recovered,
+    ) -> Result<(FileLedger, Opened), Error> {
         let length = found.file.len().map_err(Error::io("measure", &found.path))?;
         let ledger = FileLedger {
             shared: Arc::new(Shared::new(found.segments, found.head.position)),

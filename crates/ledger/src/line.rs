@@ -6,10 +6,10 @@ mod tests;
 
 use std::fmt;
 
-use model::{Position, id};
+use model::Position;
 use serde_json::value::RawValue;
 
-use crate::chain::{Chain, body_digest};
+use crate::chain::{Chain, body_digest, unhex};
 use scan::Scan;
 
 /// A commit, borrowed from its bytes. Its shape was checked, its hashes were not: see [`Line::fits`] and [`Line::bad_body`].
@@ -191,8 +191,8 @@ impl RecordRef<'_> {
         else {
             return true;
         };
-        let digest = id::unhex(digest);
-        id::unhex(salt).is_some_and(|salt| Some(body_digest(&salt, json.0.as_bytes())) == digest)
+        let digest = unhex(digest);
+        unhex(salt).is_some_and(|salt| Some(body_digest(&salt, json.0.as_bytes())) == digest)
     }
 }
 

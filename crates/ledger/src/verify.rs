@@ -84,6 +84,7 @@ pub fn verify(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -
 /// The place of the check.
 struct Walk {
     report: Report,
+    head: Chain,
     path: PathBuf,
     expected: Position,
     /// `None` behind a hole or a trim: the next line's word is taken.
@@ -101,8 +102,9 @@ struct Walk {
 /// The first bad place while nothing has shown yet that its position had been durable.
 struct Doubt {
     position: Position,
-    /// The report as it stood, to go back to when it was a torn tail.
+    /// The report and the chain as they stood, to go back to when it was a torn tail.
     report: Report,
+    head: Chain,
     finding: Finding,
 }
 
@@ -115,11 +117,12 @@ struct TrimmedData {
 impl Walk {
     fn new(segments: &[Segment]) -> Walk {
         let first = segments[0].first;
-        let head = Chain::ZERO.to_string();
+        let head = String::new();
         let (segments, last, problems) = (segments.len(), first - 1, Vec::new());
         let report = Report { segments, commits: 0, records: 0, first, last, head, erased: 0, problems };
         Walk {
             report,
+            head: Chain::ZERO,
             path: PathBuf::new(),
             expected: first,
             chain: (first == 1).then_some(Chain::ZERO),
@@ -181,7 +184,7 @@ impl Walk {
         let position = self.expected;
         let finding = Finding { kind, file: self.path.clone(), offset, position, message: bad.to_string() };
         if self.doubt.is_none() && self.report.problems.is_empty() {
-            self.doubt = Some(Doubt { position, report: self.report.clone(), finding });
+            self.doubt = Some(Doubt { position, report: self.report.clone(), head: self.head, finding });
             self.settle(walk::claim(bytes, position));
         } else {
             self.push(finding);
@@ -203,7 +206,7 @@ impl Walk {
         self.report.commits += 1;
         self.report.records += u64::from(line.count);
         self.report.last = line.last();
-        self.report.head = line.chain.to_string();
+        self.head = line.chain;
         for record in line.records() {
             self.report.erased += u64::from(record.body == Some(BodyRef::Erased));
             if record.kind == TRIMMED {
@@ -230,20 +233,21 @@ impl Walk {
 
     fn finish(mut self, mark: Option<Head>) -> Report {
         if let Some(doubt) = self.doubt.take() {
-            self.report = doubt.report;
+            (self.report, self.head) = (doubt.report, doubt.head);
             self.expected = doubt.position;
             let kind = if mark.is_some() { doubt.finding.kind } else { FindingKind::TornTail };
             self.report.problems.push(Finding { kind, ..doubt.finding });
         }
         self.check_mark(mark);
         self.check_start();
+        self.report.head = self.head.to_string();
         self.report
     }
 
     /// After a clean stop the ledger ends where the mark says.
     fn check_mark(&mut self, mark: Option<Head>) {
         let Some(mark) = mark else { return };
-        let fits = mark.position == self.report.last && mark.chain.to_string() == self.report.head;
+        let fits = mark == Head { position: self.report.last, chain: self.head };
         if !fits && self.report.problems.is_empty() {
             let message = format!("the ledger was closed at position {}", mark.position);
             self.find(FindingKind::Corrupt, 0, message);

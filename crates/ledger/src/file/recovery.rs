@@ -40,7 +40,7 @@ pub struct Torn {
 }
 
 /// A directory made ready for its writer.
-pub(super) struct Recovered {
+pub(crate) struct Recovered {
     pub segments: Vec<Segment>,
     pub file: Arc<dyn File>,
     pub path: PathBuf,
@@ -52,7 +52,8 @@ pub(super) struct Recovered {
     pub headroom: bool,
 }
 
-pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, Error> {
+/// `made`: the directory was made durable just now, by this process.
+pub(crate) fn recover(disk: &dyn Disk, dir: &Path, made: bool) -> Result<Recovered, Error> {
     let listing = segment::list(disk, dir)?;
     if listing.has(segment::JOURNAL) {
         erase::finish(disk, dir)?;
@@ -67,6 +68,7 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, Error> {
     let mut opened = Opened { clean: scanned.closed && scanned.torn.is_none(), ..Opened::default() };
     match mark {
         Some(mark) => fits_mark(&scanned, mark, &path)?,
+        None if made => {}
         None => {
             make_durable(file.as_ref(), &path, &scanned, &mut opened)?;
             // A name may stand in the cache only, too: the active segment's, and the directory's own.

@@ -1,6 +1,7 @@
 //! Walks over the text of a line in the one layout our writer makes; finds where values end, without reading them.
 
 use super::Bad;
+use crate::chain::is_hex;
 
 /// A place in a line. Every step either moves past what it was asked for or says where it was not.
 #[derive(Clone, Copy)]
@@ -61,8 +62,7 @@ impl<'a> Scan<'a> {
     pub fn hex(&mut self, len: usize) -> Result<&'a str, Bad> {
         let start = *self;
         let word = self.word()?;
-        let digits = word.len() == len && word.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        if digits { Ok(word) } else { Err(start.bad()) }
+        if word.len() == len && is_hex(word) { Ok(word) } else { Err(start.bad()) }
     }
 
     /// Any JSON value: moves to its end by matching quotes and brackets. It does not judge the value; hashes do.

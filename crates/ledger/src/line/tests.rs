@@ -1,6 +1,6 @@
 //! What parsing must take and must not.
 
-use model::Timestamp;
+use model::{Timestamp, id};
 
 use super::*;
 use crate::{Batch, Head, NewBody, NewRecord};

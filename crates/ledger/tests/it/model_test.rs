@@ -284,7 +284,9 @@ fn run(seed: u64, lies: bool) -> Outcome {
 
 #[test]
 fn the_ledger_is_a_vector_that_survives_power_cuts() {
-    for seed in 0..400 {
+    // LEDGER_SEEDS=20000 looks longer.
+    let seeds = std::env::var("LEDGER_SEEDS").map_or(400, |seeds| seeds.parse().unwrap());
+    for seed in 0..seeds {
         if let Err(what) = run(seed, false) {
             panic!("{what}");
         }
