@@ -137,7 +137,7 @@ impl Test {
             )
             .at("/jsonpath"));
         };
-        let path = JsonPath::parse(text).map_err(|p| p.within("/jsonpath"))?;
+        let path = JsonPath::parse_bounded(text).map_err(|p| p.within("/jsonpath"))?;
         Ok(Test::Path { path, eq: map.get("eq").cloned() })
     }
 

@@ -4,9 +4,9 @@ use jsonpath_rfc9535::{Error, SingularSegment};
 use model::{Code, Problem};
 use serde_json::Value;
 
-/// Descendant steps (`..`) that one path may hold. Each multiplies the nodes visited by the depth of the
-/// document, and evaluation has no budget of its own.
-const DESCENDANTS_MAX: usize = 3;
+/// Descendant steps (`..`) of a path that is tried on every event. Each multiplies the nodes visited by the
+/// depth of the document, and evaluation has no budget of its own.
+const DESCENDANTS_MAX: usize = 2;
 
 /// Longest path, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -19,17 +19,23 @@ pub struct JsonPath {
 
 impl JsonPath {
     pub fn parse(text: &str) -> Result<JsonPath, Problem> {
-        let shown: String = text.chars().take(120).collect();
-        let wrong = |what: String| Problem::new(Code::JsonpathInvalid, format!("JSONPath {shown:?}: {what}"));
         if text.len() > BYTES_MAX {
-            return Err(wrong(format!("longer than {BYTES_MAX} bytes")).hint("split it into several tests"));
+            return Err(
+                wrong(text, &format!("is longer than {BYTES_MAX} bytes")).hint("split it into several")
+            );
         }
-        let path = jsonpath_rfc9535::JsonPath::parse(text).map_err(|err| explain(&err, &wrong))?;
-        if text.matches("..").count() > DESCENDANTS_MAX {
-            return Err(wrong(format!("more than {DESCENDANTS_MAX} \"..\" steps"))
-                .hint("name the members on the way instead of \"..\""));
-        }
+        let path = jsonpath_rfc9535::JsonPath::parse(text).map_err(|err| explain(text, &err))?;
         Ok(JsonPath { text: text.to_owned(), path })
+    }
+
+    /// As [`JsonPath::parse`], for a path that many events will meet: what could take long is refused.
+    pub fn parse_bounded(text: &str) -> Result<JsonPath, Problem> {
+        let path = JsonPath::parse(text)?;
+        if text.matches("..").count() > DESCENDANTS_MAX {
+            let what = format!("has more than {DESCENDANTS_MAX} \"..\" steps");
+            return Err(wrong(text, &what).hint("name the members on the way instead"));
+        }
+        Ok(path)
     }
 
     pub fn as_str(&self) -> &str {
@@ -61,12 +67,18 @@ impl JsonPath {
     }
 }
 
-fn explain(err: &Error, wrong: &dyn Fn(String) -> Problem) -> Problem {
+fn explain(text: &str, err: &Error) -> Problem {
     let hint = "a path looks like $.payload.items[0].price or $..price";
     match err {
         Error::Syntax { position, .. } => {
-            wrong(format!("cannot be read from byte {position} on")).hint(hint).with("offset", *position)
+            let what = format!("cannot be read from byte {position} on");
+            wrong(text, &what).hint(hint).with("offset", *position)
         }
-        other => wrong(other.to_string()).hint(hint),
+        other => wrong(text, &format!("is not valid: {other}")).hint(hint),
     }
+}
+
+fn wrong(text: &str, what: &str) -> Problem {
+    let shown: String = text.chars().take(120).collect();
+    Problem::new(Code::JsonpathInvalid, format!("JSONPath {shown:?} {what}"))
 }

@@ -88,7 +88,7 @@ impl Source {
         let alias = ALIASES.iter().find(|(name, _)| *name == text);
         let places = alias.map_or(&[][..], |(_, places)| places);
         let all = [text].into_iter().chain(places.iter().copied());
-        Ok(Source::Paths(all.map(JsonPath::parse).collect::<Result<_, _>>()?))
+        Ok(Source::Paths(all.map(JsonPath::parse_bounded).collect::<Result<_, _>>()?))
     }
 
     fn take(&self, event: &Value) -> Result<Option<Value>, Problem> {

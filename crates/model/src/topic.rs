@@ -2,7 +2,7 @@
 
 use crate::{Code, Problem};
 
-pub mod glob;
+mod glob;
 pub mod trie;
 
 #[cfg(test)]

@@ -54,6 +54,8 @@ fn wrong_filters() -> Vec<Value> {
         json!({"field": "a..b", "eq": 1}),
         json!({"and": [{"field": "a", "eq": 1}, {"not": {"field": "b", "regex": "("}}]}),
         json!({"or": ["true", {"jsonpath": "$["}]}),
+        json!({"jsonpath": "$..a..b..c"}),
+        json!({"jsonpath": "$[?size(@)]"}),
         json!({"jsonpath": "$.a", "ne": 1}),
         json!({"and": "true"}),
         json!({"field": "a", "jsonpath": "$"}),

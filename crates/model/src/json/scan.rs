@@ -34,6 +34,7 @@ struct Open<'a> {
     /// Whether a key of this object has escapes, so that keys must be compared by what they mean.
     escaped: bool,
     /// The same keys again, unescaped, once there are many.
+    #[expect(clippy::box_collection, reason = "rarely there, and moved with every bracket")]
     set: Option<Box<HashSet<Cow<'a, str>>>>,
 }
 
