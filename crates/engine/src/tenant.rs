@@ -78,6 +78,8 @@ pub(crate) struct Inner {
     seen: watch::Sender<Position>,
     registry: RwLock<Registry>,
     readers: Mutex<Vec<Box<dyn Reader>>>,
+    /// Where further readers come from.
+    first_reader: Mutex<Box<dyn Reader>>,
     sync_nanos: AtomicU64,
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
@@ -429,10 +431,8 @@ impl Tenant {
         read: impl FnOnce(&mut dyn Reader) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         let shelved = lock(&self.0.readers).pop();
-        let mut reader = match shelved {
-            Some(reader) => reader,
-            None => self.with_writer(|writer| Ok(writer.ledger.reader()))?,
-        };
+        // Never by way of the writer: a group may be held here that the writer waits for.
+        let mut reader = shelved.unwrap_or_else(|| lock(&self.0.first_reader).another());
         let result = read(reader.as_mut());
         let mut shelf = lock(&self.0.readers);
         if shelf.len() < 4 {

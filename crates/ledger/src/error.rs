@@ -72,6 +72,13 @@ pub enum AppendError {
     Fatal(Error),
 }
 
+/// For callers that end either way.
+impl From<AppendError> for Error {
+    fn from(error: AppendError) -> Error {
+        error.into_error()
+    }
+}
+
 impl AppendError {
     pub fn into_error(self) -> Error {
         match self {

@@ -26,6 +26,7 @@ mod chain;
 pub mod disk;
 mod erase;
 mod error;
+mod fault;
 mod file;
 mod line;
 mod memory;
@@ -105,6 +106,9 @@ pub trait Reader: Send {
     /// Replaces `out` by the whole lines from the one that contains `from` on: about `max_bytes` of them, at least one, or
     /// none when `from` lies behind everything written. Reading on at `next` is one read of the file.
     fn read(&mut self, from: Position, max_bytes: usize, out: &mut Vec<u8>) -> Result<ReadEnd, Error>;
+
+    /// Another reader of the same ledger; asks nothing of the writer.
+    fn another(&self) -> Box<dyn Reader>;
 }
 
 /// Where a read ended.

@@ -234,6 +234,10 @@ impl Ledger for MemoryLedger {
 struct MemoryReader(Arc<Mutex<Kept>>);
 
 impl Reader for MemoryReader {
+    fn another(&self) -> Box<dyn Reader> {
+        Box::new(MemoryReader(self.0.clone()))
+    }
+
     fn read(&mut self, from: Position, max_bytes: usize, out: &mut Vec<u8>) -> Result<ReadEnd, Error> {
         out.clear();
         let kept = self.0.lock().expect("nothing panics while it holds the lines");

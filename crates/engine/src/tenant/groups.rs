@@ -89,10 +89,8 @@ impl Tenant {
         check_name(name)?;
         let definition = Definition::parse(definition)?;
         matcher::check(&definition)?;
-        let floor = match self.registry().get(name) {
-            Some(_) => 0,
-            None => self.place(&definition.start)?,
-        };
+        let known = self.registry().get(name).is_some();
+        let floor = if known { 0 } else { self.place(&definition.start)? };
         match self.ask(Command::PutGroup { name: name.to_owned(), definition, floor }).await? {
             Answer::Group { created } => Ok((created, self.group(name)?)),
             _ => Err(unexpected()),
@@ -331,7 +329,9 @@ impl Tenant {
 
     /// Missed deadlines, retries that are due, acks to be recorded.
     pub(super) fn tick_groups(&self, now: Timestamp) {
-        for handle in self.registry().all() {
+        // The registry is let go of first: what the writer answers may change it.
+        let handles = self.registry().all();
+        for handle in handles {
             let (late, moved, since, due) = {
                 let mut dispatcher = handle.dispatcher();
                 let late = dispatcher.overdue(now);
@@ -458,7 +458,9 @@ impl Tenant {
 
     /// Records every floor, also of groups that only passed over what does not concern them. At seal and at stop.
     pub(crate) fn record_floors(&self) {
-        for handle in self.registry().all() {
+        // The registry is let go of first: what the writer answers may change it.
+        let handles = self.registry().all();
+        for handle in handles {
             let (moved, since) = {
                 let mut dispatcher = handle.dispatcher();
                 let _ = self.look(&handle, &mut dispatcher);

@@ -63,6 +63,7 @@ impl Tenant {
             seen: watch::channel(head).0,
             registry: RwLock::new(Registry::default()),
             readers: Mutex::new(Vec::new()),
+            first_reader: Mutex::new(writer.ledger.reader()),
             sync_nanos: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
             closing: AtomicBool::new(false),

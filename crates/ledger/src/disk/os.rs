@@ -42,7 +42,7 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        if skips_fsync() { Ok(()) } else { fs::File::open(dir)?.sync_all() }
+        fs::File::open(dir)?.sync_all()
     }
 
     fn free_space(&self, dir: &Path) -> io::Result<u64> {
@@ -67,7 +67,7 @@ impl File for OsFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if skips_fsync() { Ok(()) } else { self.0.sync_data() }
+        self.0.sync_data()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -81,16 +81,4 @@ impl File for OsFile {
     fn reserve(&self, len: u64) -> io::Result<()> {
         Ok(rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, len)?)
     }
-}
-
-/// A planted bug: claims that everything is durable. It must turn the power-cut tests red.
-#[cfg(feature = "faults")]
-fn skips_fsync() -> bool {
-    static SKIPS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *SKIPS.get_or_init(|| std::env::var("EVERWHEN_FAULT").is_ok_and(|fault| fault == "skip_fsync"))
-}
-
-#[cfg(not(feature = "faults"))]
-fn skips_fsync() -> bool {
-    false
 }

@@ -92,6 +92,10 @@ impl FileReader {
 }
 
 impl Reader for FileReader {
+    fn another(&self) -> Box<dyn Reader> {
+        Box::new(FileReader::new(self.disk.clone(), self.dir.clone(), self.shared.clone()))
+    }
+
     fn read(&mut self, from: Position, max_bytes: usize, out: &mut Vec<u8>) -> Result<ReadEnd, Error> {
         let Some(segment) = self.shared.segment_of(from)? else {
             out.clear();

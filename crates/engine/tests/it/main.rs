@@ -1,0 +1,8 @@
+//! The engine on a real directory: what users of the embedded API rely on.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+mod groups;
+mod publish;
+mod restart;
+mod temp;

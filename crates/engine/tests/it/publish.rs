@@ -1,0 +1,93 @@
+//! Publishing: positions, keys, batches, followers.
+
+use engine::{Caller, Draft, Follow, Outcome, Query};
+use model::Code;
+use serde_json::json;
+
+use crate::temp::Bench;
+
+fn keyed(key: &str, n: i64) -> Draft {
+    Draft { key: Some(key.to_owned()), ..Draft::new("a.b", &json!({"n": n})) }
+}
+
+#[tokio::test]
+async fn positions_rise_by_one_and_events_read_back_digit_for_digit() {
+    let bench = Bench::new();
+    assert_eq!(bench.publish("a.b", 1).await, 1);
+    assert_eq!(bench.publish("a.c", 2).await, 2);
+    let event = bench.tenant.event("2").unwrap();
+    assert_eq!(event.envelope.topic, "a.c");
+    assert_eq!(event.content.payload(), Some(r#"{"n":2}"#));
+    let by_id = bench.tenant.event(&event.envelope.id).unwrap();
+    assert_eq!(by_id.position, 2);
+    assert_eq!(bench.tenant.event("3").unwrap_err().code(), Code::EventNotFound);
+}
+
+#[tokio::test]
+async fn a_repeated_key_answers_with_the_first_position_and_another_body_is_refused() {
+    let bench = Bench::new();
+    let first = bench.engine.publish(keyed("k", 1)).await.unwrap();
+    let again = bench.engine.publish(keyed("k", 1)).await.unwrap();
+    let (Outcome::Recorded(first), Outcome::Recorded(again)) = (first, again) else { panic!() };
+    assert_eq!((again.position, again.id, again.duplicate), (first.position, first.id, true));
+    let problem = bench.engine.publish(keyed("k", 2)).await.unwrap_err();
+    assert_eq!(problem.code(), Code::EventKeyConflict);
+    assert_eq!(problem.extra()["position"], 1);
+    let bench = bench.reopen().await;
+    let Outcome::Recorded(third) = bench.engine.publish(keyed("k", 1)).await.unwrap() else { panic!() };
+    assert!(third.duplicate, "a key lives as long as its event");
+}
+
+#[tokio::test]
+async fn a_batch_is_all_or_none() {
+    let bench = Bench::new();
+    bench.engine.publish(keyed("k", 1)).await.unwrap();
+    let batch = vec![Draft::new("x", &json!(1)), keyed("k", 2)];
+    let problem = bench.tenant.publish_all(&Caller::local(), batch).await.unwrap_err();
+    assert_eq!((problem.code(), problem.pointer()), (Code::EventKeyConflict, Some("/1/key")));
+    assert_eq!(bench.tenant.head(), 1);
+    let batch = vec![Draft::new("x", &json!(1)), Draft::new("y", &json!(2)), keyed("z", 1), keyed("z", 1)];
+    let outcomes = bench.tenant.publish_all(&Caller::local(), batch).await.unwrap();
+    let positions: Vec<_> = outcomes.iter().map(Outcome::position).collect();
+    assert_eq!(positions, [Some(2), Some(3), Some(4), Some(4)]);
+}
+
+#[tokio::test]
+async fn a_follower_sees_what_was_and_what_comes() {
+    let bench = Bench::new();
+    bench.publish("a.1", 1).await;
+    bench.publish("b.1", 2).await;
+    let patterns = vec![model::topic::Pattern::parse("a.#").unwrap()];
+    let mut follower = bench.tenant.follow(Follow { patterns, after: Some(0), ..Follow::default() }).unwrap();
+    assert_eq!(follower.next(10).await.unwrap()[0].position, 1);
+    let waiting = tokio::spawn(async move { follower.next(10).await.unwrap()[0].position });
+    bench.publish("b.2", 3).await;
+    bench.publish("a.2", 4).await;
+    assert_eq!(waiting.await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_search_pages_in_both_directions() {
+    let bench = Bench::new();
+    for n in 0..25 {
+        bench.publish(if n % 2 == 0 { "even" } else { "odd" }, n).await;
+    }
+    let topic = || Some(model::topic::Pattern::parse("even").unwrap());
+    for descending in [false, true] {
+        let mut query = Query { topic: topic(), limit: 5, descending, ..Query::default() };
+        let mut seen = Vec::new();
+        loop {
+            let page = bench.tenant.find(&query).unwrap();
+            seen.extend(page.events.iter().map(|event| event.position));
+            match page.next {
+                Some(next) => query.cursor = Some(next),
+                None => break,
+            }
+        }
+        let mut want: Vec<u64> = (1..=25).step_by(2).collect();
+        if descending {
+            want.reverse();
+        }
+        assert_eq!(seen, want);
+    }
+}
