@@ -298,3 +298,22 @@ fn a_disk_that_lies_about_syncs_is_found_out() {
     let found = (0..20).filter(|seed| run(*seed, true).is_err()).count();
     assert!(found >= 15, "only {found} of 20 seeds noticed");
 }
+
+/// Runs the test above in a process of its own, with the planted bug asked for.
+fn passes_with_skip_fsync() -> bool {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "model_test::the_ledger_is_a_vector_that_survives_power_cuts"]);
+    command.env("EVERWHEN_FAULT", "skip_fsync").env("LEDGER_SEEDS", "20").output().unwrap().status.success()
+}
+
+#[cfg(feature = "faults")]
+#[test]
+fn skipping_fsync_turns_the_model_test_red() {
+    assert!(!passes_with_skip_fsync());
+}
+
+#[cfg(not(feature = "faults"))]
+#[test]
+fn a_default_build_ignores_planted_bugs() {
+    assert!(passes_with_skip_fsync());
+}
