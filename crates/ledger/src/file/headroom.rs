@@ -10,8 +10,9 @@ use std::sync::Arc;
 use super::segment::HEADROOM;
 use crate::disk::{Access, Disk};
 
-/// How much may be appended between two looks at the disk.
+/// How much may be appended between two looks at the disk, and how often it may be asked: others fill it too.
 const LOOK_EVERY: u64 = 1 << 20;
+const ASK_EVERY: u32 = 64;
 
 pub(crate) struct Headroom {
     disk: Arc<dyn Disk>,
@@ -20,11 +21,12 @@ pub(crate) struct Headroom {
     held: bool,
     full: bool,
     appended: u64,
+    asked: u32,
 }
 
 impl Headroom {
     pub fn new(disk: Arc<dyn Disk>, dir: PathBuf, bytes: u64, held: bool) -> Headroom {
-        Headroom { disk, dir, bytes, held, full: false, appended: LOOK_EVERY }
+        Headroom { disk, dir, bytes, held, full: false, appended: LOOK_EVERY, asked: 0 }
     }
 
     pub fn appended(&mut self, bytes: u64) {
@@ -32,7 +34,8 @@ impl Headroom {
     }
 
     pub fn is_full(&mut self) -> bool {
-        let due = self.full || self.appended >= LOOK_EVERY;
+        self.asked += 1;
+        let due = self.full || self.appended >= LOOK_EVERY || self.asked >= ASK_EVERY;
         if self.bytes > 0 && due {
             self.look();
         }
@@ -40,7 +43,7 @@ impl Headroom {
     }
 
     fn look(&mut self) {
-        self.appended = 0;
+        (self.appended, self.asked) = (0, 0);
         let Ok(free) = self.disk.free_space(&self.dir) else { return };
         if free < self.bytes {
             self.full = true;

@@ -1,10 +1,10 @@
-//! A full disk: publishing is refused first, what remains has its headroom; files are filled ahead and cut.
+//! Space and company: a full disk and its headroom, files filled ahead and cut, readers beside a busy writer.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use ledger::disk::{Disk, OsDisk};
-use ledger::{FileLedger, Ledger, Options, Prefill};
+use ledger::{BodyRef, Chain, FileLedger, Ledger, Options, Prefill, Reader};
 
 use crate::fixture::{self, DIR, TempDir, append, batch_padded, segment};
 
@@ -20,7 +20,7 @@ fn publishing_is_refused_first_and_acks_still_fit() {
     sim.set_capacity(Some(17_000));
     let big = batch_padded(&ledger, &[1], 1000);
     ledger.append(&big, true).unwrap();
-    // Nothing is looked up between two looks, so other signs count too: the next append that finds no room.
+    // It is noticed by a look at the disk or by an append that finds no room, whichever comes first.
     while !ledger.is_full() {
         let more = batch_padded(&ledger, &[1], 1000);
         ledger.append(&more, true).unwrap();
@@ -75,4 +75,40 @@ fn a_writer_that_outruns_its_filler_loses_nothing() {
         std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     let lines: u64 = ledger.segments().iter().map(|segment| segment.bytes).sum();
     assert!(total <= lines + (1 << 20) + 1000, "what was filled is cut: {total} {lines}");
+}
+
+/// Follows the ledger from its first line to `last`, checking every line; how many erased bodies it met.
+fn follow(mut reader: Box<dyn Reader>, last: u64) -> usize {
+    let (mut from, mut chain, mut erased, mut bytes) = (1, Chain::ZERO, 0, Vec::new());
+    while from <= last {
+        let end = reader.read(from, 20_000, &mut bytes).unwrap();
+        for line in ledger::lines(&bytes) {
+            chain = ledger::check(line, chain).unwrap();
+            let records = ledger::parse(line).unwrap().records();
+            erased += records.filter(|record| record.body == Some(BodyRef::Erased)).count();
+        }
+        from = end.next;
+        std::thread::yield_now();
+    }
+    erased
+}
+
+#[test]
+fn readers_beside_a_busy_writer_see_whole_lines_only() {
+    let temp = TempDir::new("beside");
+    let options = Options { segment_bytes: 1 << 18, prefill: Prefill::Background, headroom: 0 };
+    let mut ledger = FileLedger::create(Arc::new(OsDisk), &temp.0.join("ledger"), options).unwrap();
+    let readers: Vec<_> = (0..2).map(|_| ledger.reader()).collect();
+    let followers: Vec<_> = readers.into_iter().map(|r| std::thread::spawn(|| follow(r, 6000))).collect();
+    for round in 0..300u64 {
+        let batch = batch_padded(&ledger, &[1; 20], 200);
+        ledger.append(&batch, round.is_multiple_of(50)).unwrap();
+        if round.is_multiple_of(10) {
+            let head = ledger.head().position;
+            ledger.erase(&[head / 2 + 1, head]).unwrap();
+        }
+    }
+    let followed: Vec<_> = followers.into_iter().map(|follower| follower.join().unwrap()).collect();
+    assert!(followed.iter().all(|erased| *erased <= 60));
+    assert!(follow(ledger.reader(), 6000) > 50);
 }
