@@ -1,4 +1,5 @@
-//! Forms the lines of one batch in memory, between `decide` and the append. Pure: time and salts are handed in.
+//! Forms the lines of one batch in memory, between `decide` and the append. Pure: time and salts are handed
+//! in.
 
 use model::{Position, Timestamp};
 
@@ -23,8 +24,8 @@ pub struct NewBody {
 }
 
 impl NewBody {
-    /// `json` must be valid JSON. Newlines in it become spaces: valid JSON has them only between its tokens, and a line
-    /// must not.
+    /// `json` must be valid JSON. Newlines in it become spaces: valid JSON has them only between its
+    /// tokens, and a line must not.
     pub fn new(salt: [u8; 16], mut json: Vec<u8>) -> NewBody {
         if memchr::memchr2(b'\n', b'\r', &json).is_some() {
             json.iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
@@ -75,7 +76,8 @@ impl Batch {
         self.closes = false;
     }
 
-    /// Adds one commit and returns the position of its first record. A commit without records is a bug of the caller.
+    /// Adds one commit and returns the position of its first record. A commit without records is a bug of
+    /// the caller.
     pub fn commit(&mut self, records: &[NewRecord]) -> Position {
         let last = records.last().expect("a commit has at least one record");
         self.closes = last.kind == crate::CLOSED;

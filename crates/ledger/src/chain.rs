@@ -68,7 +68,8 @@ const DIGIT: [u8; 256] = {
     table
 };
 
-/// Reads exactly `2 * N` lower-case hex digits. Without branches: every line read back has three such numbers.
+/// Reads exactly `2 * N` lower-case hex digits. Without branches: every line read back has three such
+/// numbers.
 pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let text = text.as_bytes();
     if text.len() != 2 * N {

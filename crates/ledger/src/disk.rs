@@ -1,5 +1,5 @@
-//! The few things a file ledger asks of a disk. Everything it reads or writes goes through here, so that the simulation
-//! can take the power away between any two of them.
+//! The few things a file ledger asks of a disk. Everything it reads or writes goes through here, so that
+//! the simulation can take the power away between any two of them.
 
 mod os;
 mod sim;

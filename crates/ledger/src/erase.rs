@@ -1,7 +1,8 @@
-//! Takes user data out of lines that stay: the body becomes `"erased"`, the chain in front of it is not touched.
+//! Takes user data out of lines that stay: the body becomes `"erased"`, the chain in front of it is not
+//! touched.
 //!
-//! A line is rewritten in its place, made up with spaces to its old length. A crash in the middle would leave it torn, so
-//! the new lines are first made durable in a journal, which the next open carries out:
+//! A line is rewritten in its place, made up with spaces to its old length. A crash in the middle would
+//! leave it torn, so the new lines are first made durable in a journal, which the next open carries out:
 //!
 //! ```text
 //! erase.journal = {"file":"<segment>","offset":<byte>}⏎ the new line⏎ …     there whole or not at all

@@ -66,8 +66,8 @@ pub enum AppendError {
     #[error("not written: {0}")]
     Refused(Error),
 
-    /// A failed sync, or a failed append that could not be taken back: the process must stop. What the disk holds is known
-    /// again only after the next open.
+    /// A failed sync, or a failed append that could not be taken back: the process must stop. What the disk
+    /// holds is known again only after the next open.
     #[error("the ledger must stop: {0}")]
     Fatal(Error),
 }

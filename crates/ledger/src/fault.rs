@@ -1,4 +1,5 @@
-//! Planted bugs for the proofs: with the feature `faults`, `EVERWHEN_FAULT` switches one on; without it nothing can.
+//! Planted bugs for the proofs: with the feature `faults`, `EVERWHEN_FAULT` switches one on; without it
+//! nothing can.
 
 /// `skip_fsync`: a batch counts as synced without being so. It must turn every power-cut test red.
 #[cfg(feature = "faults")]

@@ -1,4 +1,5 @@
-//! The file home: segments of lines in one directory, one write and one sync per batch. Stands under the loop.
+//! The file home: segments of lines in one directory, one write and one sync per batch. Stands under the
+//! loop.
 //!
 //! ```text
 //! ledger/00000000000000000001.jsonl   sealed: cut to length, never written again (but for `erase`)
@@ -9,8 +10,8 @@
 //!        erase.journal                only while lines are rewritten        (erase)
 //! ```
 //!
-//! **Invariant:** a segment is durable to its end, and so is its name, before the next one is begun. So only the active
-//! one can have a torn tail.
+//! **Invariant:** a segment is durable to its end, and so is its name, before the next one is begun. So
+//! only the active one can have a torn tail.
 
 pub(crate) mod headroom;
 pub(crate) mod marker;
@@ -81,7 +82,8 @@ enum State {
 }
 
 impl FileLedger {
-    /// Makes an empty ledger: built aside, durable, then renamed in, so that a crash leaves a whole one or none.
+    /// Makes an empty ledger: built aside, durable, then renamed in, so that a crash leaves a whole one or
+    /// none.
     pub fn create(disk: Arc<dyn Disk>, dir: &Path, options: Options) -> Result<FileLedger, Error> {
         if disk.list(dir).is_ok() {
             return Err(Error::Exists { dir: dir.to_path_buf() });

@@ -1,23 +1,26 @@
-//! The ordered durable log of one tenant: decided records go in as commits, everything downstream reads them from here.
+//! The ordered durable log of one tenant: decided records go in as commits, everything downstream reads
+//! them from here.
 //!
-//! A commit is one line of JSON. Every byte of this drawing is fixed, and any language's standard library can check it:
+//! A commit is one line of JSON. Every byte of this drawing is fixed, and any language's standard library
+//! can check it:
 //!
 //! ```text
 //! {"p":7,"t":"2026-01-01T00:00:00Z","s":6,"r":[RECORD,…],"chain":"<64 hex>","b":[BODY,…]}⏎
-//!    │                                 │         │               │               └ one per record that has an "x", in that order
-//!    │                                 │         │               └ SHA-256(previous chain, 32 raw bytes ‖ the line before `,"chain":`)
-//!    │                                 │         └ {"k":kind,"v":version,"d":engine data,"x":"<digest>"}   ("x" only with a body)
-//!    │                                 └ the last position known durable when the line was written
-//!    └ position of the first record; the others follow it
-//! BODY = {"s":"<salt, 32 hex>","p":JSON}   or   "erased"
-//! x    = SHA-256(the salt's 16 raw bytes ‖ the bytes of p as they stand)
+//!
+//! p      position of the first record; the others follow it
+//! s      the last position known durable when the line was written
+//! RECORD {"k":kind,"v":version,"d":engine data,"x":"<digest>"}           "x" only with a body
+//! chain  SHA-256(previous chain, 32 raw bytes, zeros for the first ‖ the line before `,"chain":`)
+//! BODY   {"s":"<salt, 32 hex>","p":JSON}   or   "erased"                 one per "x", in that order
+//! x      SHA-256(the salt's 16 raw bytes ‖ the bytes of p as they stand)
 //! ```
 //!
-//! Bodies stand behind the chain, so one can be erased while the line and the chain stand. No engine data uses the key
-//! `chain`, and a quote inside a string is escaped, so the first `,"chain":` of a line is always the real one.
+//! Bodies stand behind the chain, so one can be erased while the line and the chain stand. No engine data
+//! uses the key `chain`, and a quote inside a string is escaped, so the first `,"chain":` of a line is
+//! always the real one.
 //!
-//! **Invariant:** nothing here knows what a record means, except `ledger.closed` (a clean end) and `ledger.trimmed`
-//! (where the kept lines begin).
+//! **Invariant:** nothing here knows what a record means, except `ledger.closed` (a clean end) and
+//! `ledger.trimmed` (where the kept lines begin).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -58,8 +61,9 @@ pub const TRIMMED: &str = "ledger.trimmed";
 ///        first()                           synced()    head()
 /// ```
 ///
-/// What `append` with `sync` or `sync` answered with success survives a power cut. Everything up to `head()` is visible
-/// to readers, but what lies after `synced()` may be gone after a crash: always a suffix of whole commits.
+/// What `append` with `sync` or `sync` answered with success survives a power cut. Everything up to
+/// `head()` is visible to readers, but what lies after `synced()` may be gone after a crash: always a
+/// suffix of whole commits.
 pub trait Ledger: Send {
     /// The end of what is written.
     fn head(&self) -> Head;
@@ -82,8 +86,8 @@ pub trait Ledger: Send {
     /// Every segment in order; the last one is active.
     fn segments(&self) -> Vec<Segment>;
 
-    /// Drops the sealed segments that lie wholly below `first`, oldest first. `ledger.trimmed` with what [`floor`] says
-    /// must be durable before.
+    /// Drops the sealed segments that lie wholly below `first`, oldest first. `ledger.trimmed` with what
+    /// [`floor`] says must be durable before.
     fn trim(&mut self, first: Position) -> Result<Trimmed, Error>;
 
     /// Closes the active segment and begins the next. Does nothing while the active one is empty.
@@ -92,19 +96,21 @@ pub trait Ledger: Send {
     /// Replaces the bodies at these positions by `"erased"`, durably; line, chain and positions stand.
     fn erase(&mut self, positions: &[Position]) -> Result<Erased, Error>;
 
-    /// Whether publishing must be refused for want of space. What frees space or lowers the load (acks, dead letters, a
-    /// snapshot before a trim) may still append: headroom is kept back for it. Cheap enough for every batch.
+    /// Whether publishing must be refused for want of space. What frees space or lowers the load (acks,
+    /// dead letters, a snapshot before a trim) may still append: headroom is kept back for it. Cheap enough
+    /// for every batch.
     fn is_full(&mut self) -> bool;
 
-    /// The end of a clean stop: makes everything durable and cuts what was prefilled. The caller appended `ledger.closed`
-    /// just before; nothing can be appended after.
+    /// The end of a clean stop: makes everything durable and cuts what was prefilled. The caller appended
+    /// `ledger.closed` just before; nothing can be appended after.
     fn close(&mut self) -> Result<(), AppendError>;
 }
 
 /// Reads whole lines in order, from any position on.
 pub trait Reader: Send {
-    /// Replaces `out` by the whole lines from the one that contains `from` on: about `max_bytes` of them, at least one, or
-    /// none when `from` lies behind everything written. Reading on at `next` is one read of the file.
+    /// Replaces `out` by the whole lines from the one that contains `from` on: about `max_bytes` of them,
+    /// at least one, or none when `from` lies behind everything written. Reading on at `next` is one read
+    /// of the file.
     fn read(&mut self, from: Position, max_bytes: usize, out: &mut Vec<u8>) -> Result<ReadEnd, Error>;
 
     /// Another reader of the same ledger; asks nothing of the writer.
@@ -144,8 +150,8 @@ pub fn floor(ledger: &dyn Ledger, first: Position) -> Result<Option<Head>, Error
     }
 }
 
-/// The head as it stood after the line that contains `position`: how to tell whether a recorded pair of position and
-/// chain is in this ledger.
+/// The head as it stood after the line that contains `position`: how to tell whether a recorded pair of
+/// position and chain is in this ledger.
 pub fn head_at(reader: &mut dyn Reader, position: Position) -> Result<Head, Error> {
     if position == 0 {
         return Ok(Head::EMPTY);

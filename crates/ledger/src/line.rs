@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 use crate::chain::{Chain, body_digest, unhex};
 use scan::Scan;
 
-/// A commit, borrowed from its bytes. Its shape was checked, its hashes were not: see [`Line::fits`] and [`Line::bad_body`].
+/// A commit, borrowed from its bytes. Its shape was checked, its hashes were not: see [`Line::fits`] and
+/// [`Line::bad_body`].
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     pub first: Position,
@@ -48,7 +49,8 @@ pub enum BodyRef<'a> {
     Json(Json<'a>),
 }
 
-/// JSON text inside a line, as it stands. Only hashes vouch for it, so reading it may fail on a line that was not checked.
+/// JSON text inside a line, as it stands. Only hashes vouch for it, so reading it may fail on a line that
+/// was not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<'a>(&'a str);
 

@@ -1,4 +1,5 @@
-//! A ledger in memory: the same promises as the file home without a disk, and faults at will for the tests above it.
+//! A ledger in memory: the same promises as the file home without a disk, and faults at will for the tests
+//! above it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,7 +11,8 @@ use crate::{
     parse,
 };
 
-/// Holds its lines behind a shared pointer, so that a "restart" can find them again: see [`MemoryLedger::crash`].
+/// Holds its lines behind a shared pointer, so that a "restart" can find them again: see
+/// [`MemoryLedger::crash`].
 pub struct MemoryLedger {
     kept: Arc<Mutex<Kept>>,
     faults: MemoryFaults,

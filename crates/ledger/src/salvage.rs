@@ -1,4 +1,5 @@
-//! Copies what is sound of a damaged ledger, up to the first bad place, into a new directory; the old one is not touched.
+//! Copies what is sound of a damaged ledger, up to the first bad place, into a new directory; the old one
+//! is not touched.
 //!
 //! Beside a running writer it makes a copy as of some moment: what is not whole yet is left out.
 
@@ -21,7 +22,8 @@ pub struct Salvaged {
     pub stopped: Option<String>,
 }
 
-/// Copies the valid prefix of `dir` to `to`, which must not exist. `progress` hears bytes done and bytes in all.
+/// Copies the valid prefix of `dir` to `to`, which must not exist. `progress` hears bytes done and bytes in
+/// all.
 pub fn salvage(
     disk: &dyn Disk,
     dir: &Path,

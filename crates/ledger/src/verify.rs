@@ -1,4 +1,5 @@
-//! Checks every byte of a ledger that matters, offline or beside a running writer: lines, positions, chain, bodies.
+//! Checks every byte of a ledger that matters, offline or beside a running writer: lines, positions, chain,
+//! bodies.
 //!
 //! It judges the tail by the rule of recovery, so "ok" and "opens" mean the same for the part both look at.
 

@@ -1,14 +1,15 @@
-//! A simulated disk under the file ledger: loses what was not synced, in any order, and fails when told to. One seed
-//! decides everything, so a failing run repeats.
+//! A simulated disk under the file ledger: loses what was not synced, in any order, and fails when told to.
+//! One seed decides everything, so a failing run repeats.
 //!
 //! ```text
 //!              write_at, set_len                 sync_data
-//!   process ────────────────────▶ page cache ────────────────▶ disk      a power cut keeps each un-synced 512-byte
-//!           ◀──── read_at ──────                                         sector or loses it, by the seed
+//!   process ────────────────────▶ page cache ────────────────▶ disk
+//!           ◀──── read_at ──────
 //!              create, rename, remove            sync_dir
-//!           ────────────────────▶ names ─────────────────────▶ disk      each un-synced name change likewise
+//!           ────────────────────▶ names ─────────────────────▶ disk
 //! ```
 //!
+//! A power cut keeps each un-synced 512-byte sector or loses it, by the seed, and each name change likewise.
 //! A sync that fails leaves its pages in the cache, readable, and never writes them: Linux does the same.
 
 mod node;
@@ -30,7 +31,8 @@ pub enum Fault {
     Enospc,
     /// A write stops half way; what is no write fails with an input/output error.
     Short,
-    /// The power goes: this operation may have happened in part, and all later ones fail. See [`SimDisk::power_cut`].
+    /// The power goes: this operation may have happened in part, and all later ones fail. See
+    /// [`SimDisk::power_cut`].
     PowerCut,
 }
 
@@ -77,7 +79,8 @@ impl SimDisk {
         self.0.lock().expect("nothing panics while it holds the disk")
     }
 
-    /// The power goes and comes back: everything durable is there, of the rest what chance kept. Open handles are dead.
+    /// The power goes and comes back: everything durable is there, of the rest what chance kept. Open
+    /// handles are dead.
     pub fn power_cut(&self) {
         let mut sim = self.sim();
         let sim = &mut *sim;
@@ -363,7 +366,8 @@ impl File for SimFile {
                     data.sync();
                     Ok(())
                 }
-                // With the power gone the sync may have done any part of its work; a power cut decides that sector by sector.
+                // With the power gone the sync may have done any part of its work; a power cut decides that
+                // sector by sector.
                 Some(Fault::PowerCut) => Err(error(Fault::PowerCut)),
                 Some(fault) => {
                     data.fail_sync();

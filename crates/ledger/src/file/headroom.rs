@@ -1,8 +1,9 @@
-//! Space kept back for what must still be written on a full disk: acks, dead letters, a snapshot before a trim.
+//! Space kept back for what must still be written on a full disk: acks, dead letters, a snapshot before a
+//! trim.
 //!
-//! A file `headroom` holds blocks that nobody else can take. Publishing is refused while less than that is free besides;
-//! when even the rest is gone, the file is given up and its blocks serve the appends that remain. It is made again once
-//! there is room for it twice.
+//! A file `headroom` holds blocks that nobody else can take. Publishing is refused while less than that is
+//! free besides; when even the rest is gone, the file is given up and its blocks serve the appends that
+//! remain. It is made again once there is room for it twice.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Fills files with newlines ahead of the writer, so that a sync changes no metadata and `jq` can read the active file.
+//! Fills files with newlines ahead of the writer, so that a sync changes no metadata and `jq` can read the
+//! active file.
 //!
 //! ```text
 //! active:   lines lines lines ⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎
-//!                            │end            │filled    grows 256 KiB → 4 MiB → 64 MiB, once half of it is used
+//!                            │end            │filled    grows 256 KiB → 4 MiB → 64 MiB, once half is used
 //! next:     ⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎⏎   renamed in at rotation; made once half of the active one is used
 //! ```
 //!
@@ -30,8 +31,8 @@ pub enum Prefill {
     Background,
 }
 
-/// The active file, shared by its writer and its filler. The writer owns everything below `filled`, the filler what lies
-/// above; who moves the border holds the lock.
+/// The active file, shared by its writer and its filler. The writer owns everything below `filled`, the
+/// filler what lies above; who moves the border holds the lock.
 pub(crate) struct Filled {
     pub file: Arc<dyn File>,
     filled: AtomicU64,
@@ -83,8 +84,8 @@ impl Filled {
         self.file.sync_data()
     }
 
-    /// The filler writes through a handle of its own: a sync error is told once to each handle, and the writer must not
-    /// miss one because the filler heard it first.
+    /// The filler writes through a handle of its own: a sync error is told once to each handle, and the
+    /// writer must not miss one because the filler heard it first.
     fn grow(&self, own: &dyn File, target: u64) -> io::Result<()> {
         while self.filled() < target {
             {

@@ -1,13 +1,17 @@
-//! Opens a ledger directory: tells a torn tail from damage, and makes what it read durable before anything is answered.
+//! Opens a ledger directory: tells a torn tail from damage, and makes what it read durable before anything
+//! is answered.
 //!
 //! ```text
-//!   … sealed │ good good good BAD? …        the first bad place, where position p was due:
-//!            │                              a later line says s ≥ p, or the stop was clean  → corruption, do not open
-//!            └ chain known from here        otherwise                                       → torn tail: blank it, say so
+//!   … sealed │ good good good BAD? …
+//!            └ the chain is known from here
+//!
+//!   The first bad place, where position p was due:
+//!     a later line says s ≥ p, or the stop was clean  → corruption: do not open
+//!     otherwise                                       → torn tail: blank it, say so
 //! ```
 //!
-//! After an unclean stop every line above the last `s` is written again in place and synced: what was read may stand in
-//! the page cache only, left there by a sync that failed.
+//! After an unclean stop every line above the last `s` is written again in place and synced: what was read
+//! may stand in the page cache only, left there by a sync that failed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,7 +107,8 @@ fn head_before(disk: &dyn Disk, dir: &Path, segments: &[Segment]) -> Result<Befo
     Ok(Before { position: head.position, chain: Some(head.chain) })
 }
 
-/// The head at the end of a sealed segment, from its last line; that line is checked against the one before it.
+/// The head at the end of a sealed segment, from its last line; that line is checked against the one before
+/// it.
 fn sealed_end(disk: &dyn Disk, path: &Path, sealed: &Segment) -> Result<Head, Error> {
     let file = disk.open(path, Access::Read).map_err(Error::io("open", path))?;
     let last = walk::locate(file.as_ref(), path, Position::MAX, sealed.bytes)?;
@@ -198,7 +203,8 @@ fn fits_mark(scanned: &Scanned, mark: Head, path: &Path) -> Result<(), Error> {
 /// After an unclean stop: blanks a torn tail and writes again what may not have been durable.
 fn make_durable(file: &dyn File, path: &Path, scanned: &Scanned, opened: &mut Opened) -> Result<(), Error> {
     if let Some(torn) = &scanned.torn {
-        // From the end of the last good line on: what lies between is blank already, and the next append begins there.
+        // From the end of the last good line on: what lies between is blank already, and the next append
+        // begins there.
         disk::blank(file, scanned.end, torn.offset + torn.bytes).map_err(Error::io("blank", path))?;
     }
     if scanned.synced < scanned.head.position && scanned.end > 0 {

@@ -1,4 +1,5 @@
-//! Walks over the lines of a segment file in order: the common ground of recovery, `verify`, `salvage` and `erase`.
+//! Walks over the lines of a segment file in order: the common ground of recovery, `verify`, `salvage` and
+//! `erase`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,11 +106,12 @@ pub(crate) fn judge(bytes: &[u8], expected: Position, prev: Option<Chain>) -> Re
     line.bad_body().map_or(Ok(line), |position| Err(Bad::Body { position }))
 }
 
-/// The highest position that a piece at or behind the first bad place, where `due` was expected, says was durable.
+/// The highest position that a piece at or behind the first bad place, where `due` was expected, says was
+/// durable.
 ///
-/// Only a line behind `due` can know, and no line knows of itself. A newline that was hit glues two lines together; the
-/// second one still counts. Text that a user wrote cannot stand for a line: it lies inside a body, and the piece does not
-/// end where that text does.
+/// Only a line behind `due` can know, and no line knows of itself. A newline that was hit glues two lines
+/// together; the second one still counts. Text that a user wrote cannot stand for a line: it lies inside a
+/// body, and the piece does not end where that text does.
 pub(crate) fn claim(bytes: &[u8], due: Position) -> Position {
     let starts = memchr::memmem::find_iter(bytes, b"{\"p\":");
     let lines = starts.filter_map(|at| parse(&bytes[at..]).ok());
@@ -117,8 +119,9 @@ pub(crate) fn claim(bytes: &[u8], due: Position) -> Position {
     knowing.map(|line| line.synced).max().unwrap_or(0)
 }
 
-/// The offset of the line that contains `position`, by halving: lines say their own positions, so no index is needed.
-/// The file's first line begins at or below `position`, and `end` is behind the last line that may be looked at.
+/// The offset of the line that contains `position`, by halving: lines say their own positions, so no index
+/// is needed. The file's first line begins at or below `position`, and `end` is behind the last line that
+/// may be looked at.
 pub(crate) fn locate(file: &dyn File, path: &Path, position: Position, end: u64) -> Result<u64, Error> {
     let (mut low, mut high) = (0, end);
     while high - low > PROBE as u64 {

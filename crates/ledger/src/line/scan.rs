@@ -1,4 +1,5 @@
-//! Walks over the text of a line in the one layout our writer makes; finds where values end, without reading them.
+//! Walks over the text of a line in the one layout our writer makes; finds where values end, without
+//! reading them.
 
 use super::Bad;
 use crate::chain::is_hex;
@@ -65,7 +66,8 @@ impl<'a> Scan<'a> {
         if word.len() == len && is_hex(word) { Ok(word) } else { Err(start.bad()) }
     }
 
-    /// Any JSON value: moves to its end by matching quotes and brackets. It does not judge the value; hashes do.
+    /// Any JSON value: moves to its end by matching quotes and brackets. It does not judge the value;
+    /// hashes do.
     pub fn value(&mut self) -> Result<&'a str, Bad> {
         let start = self.at;
         let end = value_end(self.text.as_bytes(), start).ok_or(self.bad())?;

@@ -22,7 +22,8 @@ fn a_line_stands_exactly_as_drawn() {
     let text = std::str::from_utf8(batch.bytes()).unwrap();
     let x = id::hex(&body_digest(&[7; 16], b"[1,2]"));
     let covered = format!(
-        "{{\"p\":1,\"t\":\"1970-01-01T00:00:00Z\",\"s\":0,\"r\":[{{\"k\":\"event\",\"v\":1,\"d\":{{\"a\":1}},\"x\":\"{x}\"}},\
+        "{{\"p\":1,\"t\":\"1970-01-01T00:00:00Z\",\"s\":0,\"r\":[\
+         {{\"k\":\"event\",\"v\":1,\"d\":{{\"a\":1}},\"x\":\"{x}\"}},\
          {{\"k\":\"event\",\"v\":1,\"d\":null}}]"
     );
     let chain = Chain::ZERO.after(covered.as_bytes());

@@ -1,5 +1,5 @@
-//! Every IO of a whole life fails in turn, once or for good: no acked commit is lost, no refused one appears, and the
-//! ledger opens again.
+//! Every IO of a whole life fails in turn, once or for good: no acked commit is lost, no refused one
+//! appears, and the ledger opens again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -137,8 +137,8 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room_again() {
     check(&sim, &told, "after a full disk");
 }
 
-/// Runs `life` on a disk that fails from its `n`th IO on, kills the process, and lets the next one append; then the
-/// power goes. What that next process acked must be there.
+/// Runs `life` on a disk that fails from its `n`th IO on, kills the process, and lets the next one append;
+/// then the power goes. What that next process acked must be there.
 fn killed_at_every_io(life: fn(&Arc<dyn Disk>)) {
     for (seed, n) in (0..8).flat_map(|seed| (1..40).map(move |n| (seed, n))) {
         let sim = SimDisk::new(seed);

@@ -1,4 +1,5 @@
-//! The proofs of the ledger: one suite for every home, a model with power cuts, damage byte by byte, every IO failing once.
+//! The proofs of the ledger: one suite for every home, a model with power cuts, damage byte by byte, every
+//! IO failing once.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod conformance;

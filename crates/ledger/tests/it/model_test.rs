@@ -1,7 +1,7 @@
 //! The ledger against a vector: random appends, syncs, seals, trims, erasures, crashes and reads, by seed.
 //!
-//! After a power cut the ledger must hold a prefix of whole commits that reaches at least to the last sync. A disk that
-//! lies about syncs must be found out, or this proof proves nothing.
+//! After a power cut the ledger must hold a prefix of whole commits that reaches at least to the last sync.
+//! A disk that lies about syncs must be found out, or this proof proves nothing.
 
 use std::path::Path;
 use std::sync::Arc;
