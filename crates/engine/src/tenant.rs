@@ -161,6 +161,14 @@ impl Tenant {
         pending.await.unwrap_or_else(|_| Err(closing()))
     }
 
+    /// As [`Tenant::ask`], for one of many in a row: never commits on the caller's thread, which would make each of
+    /// them a sync of its own.
+    pub(crate) async fn ask_queued(&self, command: Command) -> Result<Answer, Problem> {
+        let pending = self.submit(command)?;
+        self.hand_over();
+        pending.await.unwrap_or_else(|_| Err(closing()))
+    }
+
     /// As [`Tenant::ask`], for callers that may block; commits on their own thread when the writer is idle.
     pub(crate) fn ask_blocking(&self, command: Command) -> Result<Answer, Problem> {
         let mut pending = self.submit(command)?;

@@ -34,6 +34,24 @@ impl Tenant {
         Ok(outcome)
     }
 
+    /// As [`Tenant::publish`], for one of many events in a row that are not waited for one by one: those that are
+    /// polled while a sync is in progress share the next one. The first poll gives the event its place in line.
+    pub async fn publish_queued(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
+        let started = self.boot();
+        let topic = draft.topic.clone();
+        let Admitted { events, outcomes } = self.admit(caller, vec![draft], &mut || {})?;
+        self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
+        if events.is_empty() {
+            return Ok(first(merge(outcomes, Vec::new())));
+        }
+        let outcome = match self.ask_queued(Command::Publish { events, outside: caller.outside }).await? {
+            Answer::Published(recorded) => first(merge(outcomes, recorded)),
+            _ => return Err(unexpected()),
+        };
+        self.observe(&topic, started);
+        Ok(outcome)
+    }
+
     /// Publishes several events in one commit: all of them, or none.
     pub async fn publish_all(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
         let started = self.boot();

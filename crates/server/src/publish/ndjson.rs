@@ -98,7 +98,7 @@ impl Stream {
         let progress = match text.and_then(|text| Draft::parse(&text, &self.limits)) {
             Ok(draft) => {
                 let (tenant, caller) = (self.tenant.clone(), self.caller.clone());
-                Progress::Running(Box::pin(async move { tenant.publish(&caller, draft).await }))
+                Progress::Running(Box::pin(async move { tenant.publish_queued(&caller, draft).await }))
             }
             Err(problem) => Progress::Done(Err(problem)),
         };

@@ -68,6 +68,10 @@ impl Client {
         let body = body.as_ref();
         self.head(method, path, headers, Some(body.len()));
         self.write(body);
+        if method == "HEAD" {
+            let (status, headers) = self.reply_head();
+            return Reply { status, headers, body: Vec::new() };
+        }
         self.reply()
     }
 
