@@ -98,8 +98,10 @@ pub fn media_type(headers: &HeaderMap) -> Result<String, Problem> {
     let charset = parameters.split(';').find_map(|part| part.trim().strip_prefix("charset="));
     match charset.map(|name| name.trim_matches('"')) {
         None | Some("utf-8" | "utf8" | "us-ascii") => Ok(media.trim().to_owned()),
-        Some(other) => Err(Problem::new(Code::BodyType, format!("the charset \"{other}\" is not understood here"))
-            .hint("send UTF-8")),
+        Some(other) => {
+            Err(Problem::new(Code::BodyType, format!("the charset \"{other}\" is not understood here"))
+                .hint("send UTF-8"))
+        }
     }
 }
 

@@ -74,7 +74,8 @@ fn caller(headers: &HeaderMap) -> Result<Caller, Problem> {
         None => Caller::local(),
     };
     // A trace that cannot be read is no reason to refuse an event (W3C trace context says: ignore it).
-    caller.trace = headers.get(TRACEPARENT).and_then(|v| v.to_str().ok()).filter(|v| is_trace(v)).map(str::to_owned);
+    caller.trace =
+        headers.get(TRACEPARENT).and_then(|v| v.to_str().ok()).filter(|v| is_trace(v)).map(str::to_owned);
     Ok(caller)
 }
 
@@ -104,6 +105,7 @@ async fn tenant(headers: &HeaderMap, doors: &Arc<Doors>) -> Result<Tenant, Probl
 /// A header's text; absent when it is empty.
 pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
     let Some(value) = headers.get(name) else { return Ok(None) };
-    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| bad_request(name.as_str(), "is not UTF-8"))?;
+    let text =
+        std::str::from_utf8(value.as_bytes()).map_err(|_| bad_request(name.as_str(), "is not UTF-8"))?;
     Ok(Some(text).filter(|text| !text.is_empty()))
 }

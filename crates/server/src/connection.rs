@@ -73,12 +73,16 @@ async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) 
     let _ = socket.set_nodelay(true);
     let mut phase = doors.phase.clone();
     let patience = doors.patience;
-    let service = service_fn(move |request| guard::answer(router.clone(), request, patience.answer));
+    let service = {
+        let doors = doors.clone();
+        service_fn(move |request| guard::answer(router.clone(), doors.clone(), request))
+    };
+    // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may wait for just
+    // those answers before it sends more.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience.head)
         .max_header_size(HEAD_BYTES_MAX)
-        .pipeline_flush(true)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
     loop {

@@ -77,7 +77,8 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
 pub async fn seek(Path(name): Path<String>, call: Call) -> Answer {
     let Verb { tenant, said, .. } = verb(call, &["to"]).await?;
     let to = said.get("to").ok_or_else(|| {
-        wrong("/to", "\"to\" is missing").hint("say \"beginning\", \"end\", {\"position\": N} or {\"time\": T}")
+        wrong("/to", "\"to\" is missing")
+            .hint("say \"beginning\", \"end\", {\"position\": N} or {\"time\": T}")
     })?;
     let start = parse_start(to).map_err(|problem| problem.at("/to"))?;
     Ok(shown(StatusCode::OK, &tenant.seek(&name, start).await?))

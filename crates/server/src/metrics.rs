@@ -51,7 +51,12 @@ fn render(metrics: &Metrics, lags: &[Lag]) -> String {
     let mut out = String::new();
     per_topic(&mut out, &topics);
     per_group(&mut out, &topics);
-    family(&mut out, "events_storage_full", "gauge", "1 while publishing is refused because the disk is full.");
+    family(
+        &mut out,
+        "events_storage_full",
+        "gauge",
+        "1 while publishing is refused because the disk is full.",
+    );
     sample(&mut out, "events_storage_full", &[], u8::from(metrics.is_storage_full()));
     family(&mut out, "everwhen_group_lag", "gauge", "Events a group has not settled yet.");
     for Lag { group, tenant, events } in lags {

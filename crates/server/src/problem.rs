@@ -32,7 +32,8 @@ impl IntoResponse for Refusal {
         let mut document = problem.to_json();
         document.insert("request_id".into(), Value::String(request_id));
         let mut response = Response::new(Body::from(Value::Object(document).to_string()));
-        *response.status_mut() = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match code.status() {
@@ -77,7 +78,8 @@ pub async fn page(Path(text): Path<String>) -> Answer {
     let known = Code::ALL.iter().find(|code| code.as_str() == text);
     let unknown = || Problem::new(Code::NotFound, format!("there is no error code \"{text}\""));
     let code = known.ok_or_else(unknown)?;
-    let page = format!("# {code}\n\nHTTP {}: {}.\n\nMore: docs/errors/{code}.md\n", code.status(), code.title());
+    let page =
+        format!("# {code}\n\nHTTP {}: {}.\n\nMore: docs/errors/{code}.md\n", code.status(), code.title());
     let mut response = Response::new(Body::from(page));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"));
     Ok(response)

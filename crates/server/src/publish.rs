@@ -48,7 +48,10 @@ pub async fn publish(call: Call) -> Answer {
     let key = text(&call.head.headers, &IDEMPOTENCY_KEY)?.map(str::to_owned);
     let Call { doors, tenant, caller, head, body } = call;
     let bytes = body::read(body, ARRAY_BYTES_MAX.max(event_bytes_max(&limits)), doors.patience.body).await?;
-    match said(shape, &bytes, &head.headers, &limits)? {
+    let said = said(shape, &bytes, &head.headers, &limits)?;
+    // Body and headers are slices of the connection's buffer, which is used again only once nothing holds it.
+    drop((bytes, head));
+    match said {
         Said::One(mut draft) => {
             with_key(&mut draft, key)?;
             let outcome = tenant.publish(&caller, *draft).await?;
@@ -102,7 +105,7 @@ fn from_headers(bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Result<Dr
         attributes.push((name.as_str(), text(headers, name)?.unwrap_or_default()));
     }
     let content_type = text(headers, &CONTENT_TYPE)?;
-    Draft::from_cloudevent_headers(attributes.into_iter(), content_type, bytes, limits)
+    Draft::from_cloudevent_headers(attributes, content_type, bytes, limits)
 }
 
 /// Longest text of one event.

@@ -34,7 +34,8 @@ fn recorded(outcome: &Outcome) -> Response {
     match outcome {
         Outcome::Recorded(receipt) => {
             let status = if receipt.duplicate { StatusCode::OK } else { StatusCode::CREATED };
-            let answer = json!({"event_id": receipt.id, "position": receipt.position, "collapsed": receipt.duplicate});
+            let answer =
+                json!({"event_id": receipt.id, "position": receipt.position, "collapsed": receipt.duplicate});
             json_answer(status, answer.to_string())
         }
         other => json_answer(StatusCode::ACCEPTED, other.to_json().to_string()),
@@ -95,7 +96,8 @@ pub async fn drain(call: Call) -> Answer {
         return Err(wrong("/limit", "\"limit\" is a whole number from 1").into());
     }
     let id = said.get("drainer_id").and_then(Value::as_str).unwrap_or("workflow_runner");
-    let problem = Problem::new(Code::DrainNoDispatcher, format!("nothing dispatches for the drainer \"{id}\" yet"));
+    let problem =
+        Problem::new(Code::DrainNoDispatcher, format!("nothing dispatches for the drainer \"{id}\" yet"));
     let hint = "drain a group with a command instead: everwhen drain GROUP --exec CMD";
     Err(problem.hint(hint).into())
 }

@@ -82,7 +82,8 @@ pub async fn nack(Path(name): Path<String>, call: Call) -> Answer {
 pub async fn extend(Path(name): Path<String>, call: Call) -> Answer {
     let Verb { tenant, mut said, .. } = verb(call, &["tokens", "by"]).await?;
     let tokens = tokens(&mut said)?;
-    let by = duration(&said, "by")?.ok_or_else(|| wrong("/by", "\"by\" is missing").hint("say for how long, e.g. \"30s\""))?;
+    let by = duration(&said, "by")?
+        .ok_or_else(|| wrong("/by", "\"by\" is missing").hint("say for how long, e.g. \"30s\""))?;
     Ok(settled(&tenant.extend(&name, &tokens, by).await?))
 }
 
@@ -98,7 +99,9 @@ fn settled(settled: &Settled) -> Response {
 
 fn tokens(said: &mut Map<String, Value>) -> Result<Vec<String>, Problem> {
     let Some(Value::Array(list)) = said.remove("tokens") else {
-        return Err(wrong("/tokens", "\"tokens\" is a list of tokens").hint("give the tokens of the deliveries"));
+        return Err(
+            wrong("/tokens", "\"tokens\" is a list of tokens").hint("give the tokens of the deliveries")
+        );
     };
     let read = |(i, value): (usize, Value)| match value {
         Value::String(token) => Ok(token),

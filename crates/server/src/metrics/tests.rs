@@ -71,7 +71,12 @@ fn the_names_of_the_contract_are_there_with_their_labels() {
 fn promtool_finds_nothing_to_say_where_it_is_installed() {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
-    let child = Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let Ok(mut child) = child else {
         println!("promtool is not installed: not checked by it");
         return;

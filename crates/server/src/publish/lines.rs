@@ -59,7 +59,8 @@ impl Lines {
     /// Takes bytes up to a newline, or all of them when they are the last or already too many; and whether the line
     /// is whole with that.
     fn cut(&mut self) -> Option<(Bytes, bool)> {
-        let newline = self.buffer[self.searched..].iter().position(|b| *b == b'\n').map(|i| i + self.searched);
+        let newline =
+            self.buffer[self.searched..].iter().position(|b| *b == b'\n').map(|i| i + self.searched);
         self.searched = 0;
         if let Some(at) = newline {
             let mut line = self.buffer.split_to(at + 1).freeze();
@@ -84,7 +85,8 @@ mod tests {
         let mut out = Vec::new();
         let mut take = |lines: &mut Lines| {
             while let Some((number, line)) = lines.next() {
-                let line = line.map(|l| String::from_utf8(l.to_vec()).unwrap()).map_err(|p| p.code().as_str());
+                let line =
+                    line.map(|l| String::from_utf8(l.to_vec()).unwrap()).map_err(|p| p.code().as_str());
                 out.push((number, line));
             }
         };

@@ -121,7 +121,8 @@ impl Client {
 
     pub fn reply_head(&mut self) -> (u16, HashMap<String, String>) {
         let line = self.line();
-        let status = line.split(' ').nth(1).unwrap_or_else(|| panic!("no status in {line:?}")).parse().unwrap();
+        let status =
+            line.split(' ').nth(1).unwrap_or_else(|| panic!("no status in {line:?}")).parse().unwrap();
         let mut headers = HashMap::new();
         loop {
             let line = self.line();

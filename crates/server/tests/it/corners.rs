@@ -60,7 +60,11 @@ fn a_client_that_says_nothing_is_closed() {
 #[test]
 fn what_is_no_http_is_refused_and_the_server_goes_on() {
     let server = Server::start();
-    for bytes in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"POST /v1/events HTTP/1.1\r\ncontent-length: -1\r\n\r\n"] {
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00"[..],
+        b"GET\r\n\r\n",
+        b"POST /v1/events HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+    ] {
         let mut client = server.client();
         client.write(bytes);
         client.end();

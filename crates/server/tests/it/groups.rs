@@ -102,7 +102,8 @@ fn a_nacked_event_comes_again_and_a_rejected_one_is_a_dead_letter() {
     let letter = &dead["dead_letters"][0];
     assert_eq!((&letter["position"], &letter["reason"]), (&json!(positions[0]), &json!("rejected")));
     assert_eq!((&letter["error"], &letter["event"]["topic"]), (&json!("no good"), &json!("a.b")));
-    let redriven = server.post("/v1/groups/g/dead-letters/redrive", json!({"positions":[positions[0]]}).to_string());
+    let redriven =
+        server.post("/v1/groups/g/dead-letters/redrive", json!({"positions":[positions[0]]}).to_string());
     assert_eq!(redriven.ok(200), json!({"redriven": 1}));
     assert_eq!(server.get("/v1/groups/g/dead-letters?limit=1").ok(200)["dead_letters"], json!([]));
 }
@@ -117,8 +118,12 @@ fn a_group_can_be_moved_paused_and_resumed() {
     let paused = server.post("/v1/groups/g/pull", "{}");
     assert!(paused.status == 200 && paused.json()["deliveries"] == json!([]) || paused.status == 409);
     assert_eq!(server.post("/v1/groups/g/resume", "{}").ok(200)["paused"], false);
-    let got: Vec<Value> =
-        pull(&server, 10)["deliveries"].as_array().unwrap().iter().map(|d| d["event"]["position"].clone()).collect();
+    let got: Vec<Value> = pull(&server, 10)["deliveries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["event"]["position"].clone())
+        .collect();
     assert_eq!(got, [json!(positions[1]), json!(positions[2])]);
 }
 

@@ -50,7 +50,9 @@ fn the_torture_vectors_are_accepted_or_refused_as_they_say() {
             assert!(reply.status < 500, "{name}: {}", reply.text());
             let code = if reply.status < 400 { String::new() } else { reply.problem().1 };
             match expect {
-                _ if name.starts_with("y_object_duplicated_key") => assert_eq!(code, "json.duplicate_key", "{name}"),
+                _ if name.starts_with("y_object_duplicated_key") => {
+                    assert_eq!(code, "json.duplicate_key", "{name}")
+                }
                 "accept" => assert!(!is_parse_error(&code), "{name} ({whole}): {}", reply.text()),
                 // In the middle of an event a comma or a bracket may happen to complete it.
                 "reject" if whole => assert!(is_parse_error(&code), "{name}: {}", reply.text()),

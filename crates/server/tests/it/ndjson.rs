@@ -20,8 +20,14 @@ fn each_line_has_its_own_answer_in_order() {
     let answers = lines(&reply.text());
     assert_eq!(answers.len(), 5, "{}", reply.text());
     assert!(answers[0]["position"].is_u64());
-    assert_eq!((&answers[1]["error"]["code"], &answers[1]["error"]["line"]), (&"event.topic_invalid".into(), &3.into()));
-    assert_eq!((&answers[2]["error"]["code"], &answers[2]["error"]["line"]), (&"json.invalid".into(), &4.into()));
+    assert_eq!(
+        (&answers[1]["error"]["code"], &answers[1]["error"]["line"]),
+        (&"event.topic_invalid".into(), &3.into())
+    );
+    assert_eq!(
+        (&answers[2]["error"]["code"], &answers[2]["error"]["line"]),
+        (&"json.invalid".into(), &4.into())
+    );
     assert!(answers[2]["error"]["message"].is_string());
     assert_eq!((&answers[3]["duplicate"], &answers[3]["position"]), (&true.into(), &answers[0]["position"]));
     assert!(answers[4]["position"].as_u64() > answers[0]["position"].as_u64());
@@ -62,11 +68,16 @@ fn a_client_that_sends_everything_before_it_reads_does_not_stand_still() {
 fn a_line_that_is_too_long_is_refused_alone() {
     let server = Server::start();
     let long = "x".repeat(2 << 20);
-    let body = format!("{{\"topic\":\"a.1\"}}\n{{\"topic\":\"a.2\",\"payload\":\"{long}\"}}\n{{\"topic\":\"a.3\"}}\n");
+    let body = format!(
+        "{{\"topic\":\"a.1\"}}\n{{\"topic\":\"a.2\",\"payload\":\"{long}\"}}\n{{\"topic\":\"a.3\"}}\n"
+    );
     let answers = lines(&server.send("POST", "/v1/events", &NDJSON, body).text());
     assert_eq!(answers.len(), 3);
     assert!(answers[0]["position"].is_u64() && answers[2]["position"].is_u64());
-    assert_eq!((&answers[1]["error"]["code"], &answers[1]["error"]["line"]), (&"body.too_large".into(), &2.into()));
+    assert_eq!(
+        (&answers[1]["error"]["code"], &answers[1]["error"]["line"]),
+        (&"body.too_large".into(), &2.into())
+    );
 }
 
 #[test]

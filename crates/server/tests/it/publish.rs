@@ -94,8 +94,7 @@ fn the_content_type_decides_and_an_unknown_one_is_refused() {
 fn headers_name_the_tenant_the_actor_and_the_trace() {
     let server = Server::start();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let headers =
-        ["everwhen-tenant: other", "everwhen-actor: agent:smith", &format!("traceparent: {trace}")];
+    let headers = ["everwhen-tenant: other", "everwhen-actor: agent:smith", &format!("traceparent: {trace}")];
     let answer = server.send("POST", "/v1/events", &headers, r#"{"topic":"a.b"}"#).ok(201);
     let path = format!("/v1/events/{}", answer["id"].as_str().unwrap());
     server.get(&path).refused(404, "event.not_found");
@@ -123,8 +122,16 @@ fn cloudevents_come_in_three_forms() {
     second["id"] = json!("o-2");
     let batch = ["content-type: application/cloudevents-batch+json"];
     let answer = server.send("POST", "/v1/events", &batch, json!([second]).to_string()).ok(201);
-    let binary = ["content-type: application/json", "ce-specversion: 1.0", "ce-type: order.created", "ce-source: /shop",
-        "ce-id: o-3", "ce-subject: order/17", "ce-band: amber", "ce-device: phone1"];
+    let binary = [
+        "content-type: application/json",
+        "ce-specversion: 1.0",
+        "ce-type: order.created",
+        "ce-source: /shop",
+        "ce-id: o-3",
+        "ce-subject: order/17",
+        "ce-band: amber",
+        "ce-device: phone1",
+    ];
     let third = server.send("POST", "/v1/events", &binary, r#"{"total":9.90}"#).ok(201);
     let shown = |position: &Value| {
         let mut event = server.get(&format!("/v1/events/{position}")).ok(200);
