@@ -54,6 +54,13 @@ pub enum Command {
     },
     /// Deferred publishes whose time has come.
     AdmitDue,
+    /// Everything below `first` is given up; `before` is the chain there. Unless groups are respected, those that still
+    /// needed some of it are told.
+    Trim {
+        first: Position,
+        before: String,
+        respect_groups: bool,
+    },
     /// What the housekeeping found or did.
     Note {
         records: Vec<Record>,

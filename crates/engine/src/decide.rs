@@ -2,6 +2,7 @@
 
 mod group;
 mod publish;
+mod trim;
 
 use ledger::{NewBody, NewRecord};
 use model::record::Record;
@@ -78,6 +79,9 @@ pub fn decide(state: &State, command: Command, ground: &mut Ground<'_>) -> Resul
         Command::Move { moved, since, sync } => group::moved(state, moved, since, sync, ground),
         Command::Fail { group, since, failing } => group::fail(state, &group, since, failing, ground),
         Command::Redrive { group, positions } => group::redrive(state, group, &positions, ground),
+        Command::Trim { first, before, respect_groups } => {
+            trim::trim(state, first, before, respect_groups, ground)
+        }
         Command::Note { records } => {
             let entries = records.into_iter().map(|record| Entry::new(record, ground.entropy)).collect();
             Ok(Decided { entries, answer: done(ground), sync: true })

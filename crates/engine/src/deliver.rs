@@ -8,10 +8,10 @@ pub mod follow;
 pub mod matcher;
 pub mod push;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::event::Event;
+use model::event::{Content, Event};
 use model::group::Definition;
 use model::topic::trie::Trie;
 use model::{Position, Problem};
@@ -80,6 +80,17 @@ impl GroupHandle {
         self.wake.notify_one();
     }
 
+    /// Takes the content out of erased events that are kept here.
+    pub fn forget_content(&self, positions: &BTreeSet<Position>) {
+        for event in &mut lock(&self.inbox).offered {
+            if positions.contains(&event.position) {
+                *event = without_content(event);
+            }
+        }
+        self.dispatcher().forget_content(positions);
+        self.wake.notify_waiters();
+    }
+
     /// Begins again from the durable half; tokens handed out before are stale.
     pub fn restart(&self, group: Group, epoch: u64) -> Result<(), Problem> {
         let matcher = Matcher::new(&group.definition)?;
@@ -119,6 +130,10 @@ impl GroupHandle {
         }
         Ok(())
     }
+}
+
+fn without_content(event: &Event) -> Arc<Event> {
+    Arc::new(Event { content: Content::Erased, ..event.clone() })
 }
 
 /// All groups of a tenant, and the index from topics to them.

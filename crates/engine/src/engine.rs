@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ledger::disk::OsDisk;
+use ledger::disk::{Disk, OsDisk};
 use model::event::Event;
 use model::{Code, Problem};
 
@@ -21,8 +21,9 @@ use crate::command::Outcome;
 use crate::deliver::lock;
 use crate::deliver::push::{self, Handling, Subscription};
 use crate::entropy::Entropy;
+use crate::maintain::housekeeper::{self, Housekeeper};
 use crate::metrics::Metrics;
-use crate::pool::{Pool, Watch, supervise};
+use crate::pool::{Bell, Pool, Watch, supervise};
 use crate::settings::Settings;
 use crate::tenant::{Home, Opening, Surroundings, Tenant};
 
@@ -42,6 +43,8 @@ pub struct Options {
     /// Whether a missing data directory is created.
     pub create: bool,
     pub ledger: ledger::Options,
+    /// What the ledgers are written to: the machine's disk, or one that counts or fails.
+    pub disk: Arc<dyn Disk>,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             seed: None,
             create: true,
             ledger: ledger::Options::default(),
+            disk: Arc::new(OsDisk),
         }
     }
 }
@@ -77,6 +81,8 @@ struct Shared {
     /// Tenants that would not open, and why. The others serve.
     refused: Mutex<BTreeMap<String, Problem>>,
     closed: Arc<AtomicBool>,
+    /// Calls the housekeeper before its time.
+    chores: Arc<Bell>,
 }
 
 impl Engine {
@@ -107,10 +113,12 @@ impl Engine {
             tenants: Mutex::default(),
             refused: Mutex::default(),
             closed: Arc::default(),
+            chores: Arc::default(),
         };
         let engine = Engine(Arc::new(shared));
         engine.open_tenants()?;
         engine.start_timekeeper()?;
+        engine.start_housekeeper()?;
         Ok(engine)
     }
 
@@ -172,7 +180,7 @@ impl Engine {
         let dir = parent.join(name);
         make_dir(&dir)?;
         let options = &self.0.options;
-        let home = Home::Directory { disk: Arc::new(OsDisk), dir, options: options.ledger };
+        let home = Home::Directory { disk: options.disk.clone(), dir, options: options.ledger };
         let entropy = options.seed.map_or_else(Entropy::kernel, Entropy::seeded);
         let opening = Opening { name: name.to_owned(), home, layers: options.layers.clone(), entropy };
         Tenant::open(opening, self.0.around.clone())
@@ -226,6 +234,7 @@ impl Engine {
             result = result.and(tenant.close().await);
         }
         self.0.around.bell.ring();
+        self.0.chores.ring();
         self.0.around.pool.close();
         result
     }
@@ -244,6 +253,26 @@ impl Engine {
                 let next = tenants.iter().filter_map(Tenant::next_tick).min();
                 drop(tenants);
                 bell.wait(next.map_or(LOOK_AROUND, |due| due.saturating_sub(clock.boot())).min(LOOK_AROUND));
+            }
+        })
+    }
+}
+
+impl Engine {
+    /// One thread does what tenants need now and then: trimming, sidecars, checkpoints, reading old data again.
+    fn start_housekeeper(&self) -> Result<(), Problem> {
+        let (shared, closed) = (Arc::downgrade(&self.0), self.0.closed.clone());
+        let (chores, metrics) = (self.0.chores.clone(), self.0.around.metrics.clone());
+        supervise("housekeeper", &self.0.around.health, move || {
+            let mut housekeeper = Housekeeper::default();
+            chores.wait(housekeeper::EVERY);
+            while !closed.load(Ordering::Acquire) {
+                let Some(shared) = shared.upgrade() else { return };
+                let tenants: Vec<Tenant> = lock(&shared.tenants).values().cloned().collect();
+                drop(shared);
+                housekeeper.round(&tenants, &metrics);
+                drop(tenants);
+                chores.wait(housekeeper::EVERY);
             }
         })
     }
@@ -271,7 +300,7 @@ fn end_process(problem: &Problem) {
     std::process::exit(i32::from(problem.code().exit()));
 }
 
-fn check_name(name: &str) -> Result<(), Problem> {
+pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut bytes = name.bytes();
     let good = bytes.next().is_some_and(plain) && bytes.all(|b| plain(b) || b == b'_' || b == b'-');

@@ -9,10 +9,12 @@ pub mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use ledger::{Chain, Head};
 use model::{Position, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 pub use group::{Failure, Group};
 
@@ -51,10 +53,25 @@ impl State {
             Some(path) => Connection::open(path)?,
             None => Connection::open_in_memory()?,
         };
+        // `secure_delete`: what was erased or settled leaves no text behind in free pages.
         db.execute_batch(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0;
-             PRAGMA temp_store=MEMORY; PRAGMA cache_size=-2000; PRAGMA journal_size_limit=4194304;",
+             PRAGMA temp_store=MEMORY; PRAGMA cache_size=-2000; PRAGMA journal_size_limit=4194304;
+             PRAGMA secure_delete=ON;",
         )?;
+        State::over(db)
+    }
+
+    /// A copy in memory. The file is only read, and may be written to by its owner meanwhile.
+    pub fn copy_of(path: &Path) -> Result<State> {
+        let from = read_only(path)?;
+        let mut db = Connection::open_in_memory()?;
+        copy(&from, &mut db)?;
+        State::over(db)
+    }
+
+    /// A look at a file that is nobody's at the moment, or at what a connection sees; nothing can be folded into it.
+    pub(crate) fn over(db: Connection) -> Result<State> {
         db.set_prepared_statement_cache_capacity(64);
         migrate(&db)?;
         let mut state = State {
@@ -178,10 +195,30 @@ fn migrate(db: &Connection) -> Result<()> {
     Ok(())
 }
 
+/// Opens a state for reading only, without leaving a trace beside a file that nobody has open.
+pub fn read_only(path: &Path) -> Result<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let db = if Path::new(&log).exists() {
+        Connection::open_with_flags(path, flags)?
+    } else {
+        let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(format!("file:{path}?immutable=1"), flags)?
+    };
+    db.busy_timeout(Duration::from_secs(5))?;
+    Ok(db)
+}
+
+/// Copies a whole database as `from` sees it now.
+pub fn copy(from: &Connection, to: &mut Connection) -> Result<()> {
+    Ok(Backup::new(from, to)?.run_to_completion(1_024, Duration::ZERO, None)?)
+}
+
 /// Whether the file was written by a newer version, which this one must not touch.
 pub fn is_newer(path: &Path) -> Result<bool> {
-    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let Ok(db) = Connection::open_with_flags(path, flags) else { return Ok(false) };
+    let Ok(db) = read_only(path) else { return Ok(false) };
     let version = db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
     Ok(version.is_ok_and(|v| v as usize > MIGRATIONS.len()))
 }

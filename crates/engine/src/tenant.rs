@@ -8,6 +8,7 @@ mod open;
 mod publish;
 mod search;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -31,6 +32,7 @@ use crate::deliver::follow::{Follow, Follower};
 use crate::deliver::{GroupHandle, Registry, lock};
 use crate::entropy::Entropy;
 use crate::mailbox::{Mailbox, Pending};
+use crate::maintain::Upkeep;
 use crate::metrics::Metrics;
 use crate::pool::{Bell, Pool, Watch, Work};
 use crate::read;
@@ -84,6 +86,7 @@ pub(crate) struct Inner {
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
     closing: AtomicBool,
+    upkeep: Upkeep,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
 }
 
@@ -109,6 +112,10 @@ impl Tenant {
     /// The first position kept.
     pub fn first(&self) -> Position {
         self.0.first.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn begins_at(&self, first: Position) {
+        self.0.first.store(first, Ordering::Release);
     }
 
     pub fn settings(&self) -> &Settings {
@@ -138,6 +145,25 @@ impl Tenant {
 
     pub(crate) fn report_dead(&self, what: &str) {
         self.0.around.health.report(what);
+    }
+
+    pub(crate) fn health(&self) -> &Arc<Watch> {
+        &self.0.around.health
+    }
+
+    pub(crate) fn upkeep(&self) -> &Upkeep {
+        &self.0.upkeep
+    }
+
+    /// Held for a moment only: whoever holds a group may be waiting to read the newest events.
+    fn tail_mut(&self) -> std::sync::RwLockWriteGuard<'_, Tail> {
+        self.0.tail.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What groups hold of erased events loses its content, too.
+    pub(crate) fn forget_content(&self, positions: &BTreeSet<Position>) {
+        let handles = self.registry().all();
+        handles.iter().for_each(|handle| handle.forget_content(positions));
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Position> {
@@ -274,37 +300,31 @@ impl Tenant {
             return;
         }
         let mut registry = self.0.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut tail = self.0.tail.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         for item in committed {
             match item {
                 Committed::Event(event) => {
                     registry.route(&event);
-                    tail.push(event);
+                    self.tail_mut().push(event);
                 }
-                Committed::Other(place, record) => {
-                    self.steer(writer, &mut registry, &mut tail, (place, record))
-                }
+                Committed::Other(place, record) => self.steer(writer, &mut registry, (place, record)),
             }
         }
-        drop((registry, tail));
+        drop(registry);
         let head = writer.head();
         self.0.visible.store(head, Ordering::Release);
         self.0.seen.send_replace(head);
     }
 
     /// Records that change what is in memory beside the state.
-    fn steer(
-        &self,
-        writer: &Writer,
-        registry: &mut Registry,
-        tail: &mut Tail,
-        (place, record): (Place, Record),
-    ) {
+    fn steer(&self, writer: &Writer, registry: &mut Registry, (place, record): (Place, Record)) {
         match record {
             Record::GroupPut { group, .. } => self.register(&writer.state, registry, &group, place.position),
             Record::GroupDeleted { group } => registry.remove(&group),
-            Record::LedgerTrimmed { first, .. } => self.0.first.store(first, Ordering::Release),
-            Record::EventErased { .. } => tail.forget(),
+            Record::LedgerTrimmed { first, .. } => {
+                self.begins_at(first);
+                registry.all().iter().for_each(|handle| handle.dispatcher().lose_below(first));
+            }
+            Record::EventErased { .. } => self.tail_mut().forget(),
             Record::ClockStepped { by_ms } => {
                 registry.all().iter().for_each(|handle| handle.dispatcher().shift(by_ms));
             }
@@ -319,7 +339,7 @@ impl Tenant {
             | Record::GroupHalted { group, .. }
             | Record::GroupCrashed { group, .. } => self.follow_group(&writer.state, registry, &group, place),
             Record::GroupRedriven { group, positions } => {
-                bring_back(&writer.state, registry, &group, &positions);
+                self.bring_back(&writer.state, registry, &group, &positions);
             }
             _ => {}
         }
@@ -336,7 +356,7 @@ impl Tenant {
             Ok(handle) => {
                 handle.dispatcher().behind(head);
                 for position in &group.redriven {
-                    bring_back_one(state, &handle, *position);
+                    self.bring_back_one(state, &handle, *position);
                 }
                 registry.put(handle, &definition);
             }
@@ -473,22 +493,25 @@ impl Tenant {
         })
     }
 
+    fn bring_back(&self, state: &State, registry: &Registry, group: &str, positions: &[Position]) {
+        let Some(handle) = registry.get(group) else { return };
+        positions.iter().for_each(|position| self.bring_back_one(state, &handle, *position));
+        handle.wake.notify_waiters();
+    }
+
+    fn bring_back_one(&self, state: &State, handle: &GroupHandle, position: Position) {
+        let text = state.redriven_event(&handle.name, position).ok().flatten();
+        let kept = text.and_then(|text| open::event_from_json(&text)).map(Arc::new);
+        // An erased dead letter has lost its event, but the event's own record still says what it was.
+        let recorded = || self.with_reader(|reader| read::event_at(reader, position)).ok().flatten();
+        match kept.or_else(recorded) {
+            Some(event) => handle.dispatcher().bring_back(event),
+            None => tracing::warn!(group = %handle.name, position, "a redriven event cannot be read"),
+        }
+    }
+
     fn registry(&self) -> std::sync::RwLockReadGuard<'_, Registry> {
         self.0.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-fn bring_back(state: &State, registry: &Registry, group: &str, positions: &[Position]) {
-    let Some(handle) = registry.get(group) else { return };
-    positions.iter().for_each(|position| bring_back_one(state, &handle, *position));
-    handle.wake.notify_waiters();
-}
-
-fn bring_back_one(state: &State, handle: &GroupHandle, position: Position) {
-    let text = state.redriven_event(&handle.name, position).ok().flatten();
-    match text.and_then(|text| open::event_from_json(&text)) {
-        Some(event) => handle.dispatcher().bring_back(Arc::new(event)),
-        None => tracing::warn!(group = %handle.name, position, "a redriven event cannot be read"),
     }
 }
 

@@ -182,6 +182,19 @@ impl State {
                 [position],
             )?;
         }
+        let parked = self
+            .db
+            .query_row(
+                r#"SELECT "group", position FROM dead_letter WHERE record = ?1 AND parked_key IS NOT NULL"#,
+                [position],
+                |row| Ok((row.get::<_, String>(0)?, row.get::<_, Position>(1)?)),
+            )
+            .optional()?;
+        if let Some((group, parking)) = parked
+            && let Some(group) = self.groups.get_mut(&group)
+        {
+            group.parked.remove(&parking);
+        }
         self.db.execute(
             "UPDATE dead_letter SET error = NULL, parked_key = NULL WHERE record = ?1",
             [position],

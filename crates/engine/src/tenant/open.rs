@@ -19,6 +19,7 @@ use crate::command::Command;
 use crate::deliver::{Registry, lock};
 use crate::entropy::Entropy;
 use crate::mailbox::Mailbox;
+use crate::maintain::Upkeep;
 use crate::read;
 use crate::state::rows::no_later;
 use crate::state::{self, State};
@@ -67,12 +68,14 @@ impl Tenant {
             sync_nanos: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
             closing: AtomicBool::new(false),
+            upkeep: Upkeep::default(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };
         let tenant = Tenant(Arc::new(inner));
         tenant.wake_groups()?;
         tenant.note_opening(opened)?;
+        crate::maintain::finish(&tenant)?;
         tenant.due_in(std::time::Duration::ZERO);
         Ok(tenant)
     }
@@ -202,7 +205,7 @@ fn open_state(ledger: &dyn Ledger, dir: &Path) -> Result<State, Problem> {
         .hint("use the everwhen version that wrote it"));
     }
     let mut state = match State::open(Some(&path)) {
-        Ok(state) if belongs(ledger, state.applied, state.first) => state,
+        Ok(state) if belongs(ledger, state.applied) => state,
         Ok(state) if state.applied == Head::EMPTY => rebuild(state, ledger, dir, &path)?,
         found => {
             let why = found
@@ -221,12 +224,11 @@ fn open_state(ledger: &dyn Ledger, dir: &Path) -> Result<State, Problem> {
 }
 
 /// Whether the state's position and chain are in this ledger.
-fn belongs(ledger: &dyn Ledger, applied: Head, first: Position) -> bool {
+fn belongs(ledger: &dyn Ledger, applied: Head) -> bool {
     if applied == Head::EMPTY {
         return ledger.first() == 1;
     }
-    let same = ledger::head_at(ledger.reader().as_mut(), applied.position).is_ok_and(|head| head == applied);
-    same && first <= ledger.first()
+    ledger::head_at(ledger.reader().as_mut(), applied.position).is_ok_and(|head| head == applied)
 }
 
 /// From the first line on, or from the newest snapshot once lines were trimmed.
@@ -239,7 +241,7 @@ fn rebuild(state: State, ledger: &dyn Ledger, dir: &Path, path: &Path) -> Result
         discard(path)?;
         std::fs::copy(&snapshot, path).map_err(|error| io(&snapshot, &error))?;
         match State::open(Some(path)) {
-            Ok(state) if belongs(ledger, state.applied, state.first) => return Ok(state),
+            Ok(state) if belongs(ledger, state.applied) => return Ok(state),
             _ => tracing::warn!(path = %snapshot.display(), "this snapshot does not fit the ledger"),
         }
     }

@@ -1,6 +1,7 @@
 //! Finding events: by position, by id, by what they are about. Bounded in time; a long search gives a cursor to go on.
 
-use std::collections::BTreeSet;
+mod narrow;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,6 @@ use crate::read;
 const SEARCH_MAX: Duration = Duration::from_secs(1);
 /// Positions looked at in one step backwards.
 const STEP: u64 = 1_024;
-/// Most events shown as effects of one.
-const EFFECTS_MAX: usize = 1_000;
 
 pub struct Query {
     pub topic: Option<Pattern>,
@@ -53,6 +52,11 @@ impl Default for Query {
 }
 
 impl Query {
+    /// Whether a sidecar can narrow it.
+    fn is_narrow(&self) -> bool {
+        self.topic.is_some() || self.subject.is_some() || self.since.is_some() || self.until.is_some()
+    }
+
     fn wants(&self, event: &Event) -> bool {
         let envelope = &event.envelope;
         let topic = self.topic.as_ref().is_none_or(|pattern| pattern.receives(&envelope.topic));
@@ -96,8 +100,9 @@ impl Tenant {
     fn find_up(&self, query: &Query, mut low: Position, high: Position) -> Result<Page, Problem> {
         let started = self.boot();
         let mut page = Page { events: Vec::new(), next: None };
+        let sealed = self.sealed_for(query)?;
         while low <= high {
-            let (events, through) = self.events_from(low, high, super::groups::PULL_MAX)?;
+            let (events, through) = self.step_up(query, &sealed, (low, high))?;
             for event in events.into_iter().filter(|event| query.wants(event)) {
                 if page.events.len() == query.limit {
                     page.next = Some(event.position.to_string());
@@ -117,10 +122,10 @@ impl Tenant {
     fn find_down(&self, query: &Query, low: Position, mut high: Position) -> Result<Page, Problem> {
         let started = self.boot();
         let mut page = Page { events: Vec::new(), next: None };
+        let sealed = self.sealed_for(query)?;
         while high >= low && high > 0 {
-            let from = high.saturating_sub(STEP - 1).max(low);
-            for event in self.events_between(from, high)?.into_iter().rev().filter(|event| query.wants(event))
-            {
+            let (events, from) = self.step_down(query, &sealed, (low, high))?;
+            for event in events.into_iter().rev().filter(|event| query.wants(event)) {
                 if page.events.len() == query.limit {
                     page.next = Some(event.position.to_string());
                     return Ok(page);
@@ -165,20 +170,6 @@ impl Tenant {
         self.event_by_id(id_or_position)?.ok_or_else(absent)
     }
 
-    fn event_by_id(&self, id: &str) -> Result<Option<Arc<Event>>, Problem> {
-        let mut high = self.head();
-        let low = self.first();
-        while high >= low && high > 0 {
-            let from = high.saturating_sub(STEP - 1).max(low);
-            let events = self.events_between(from, high)?;
-            if let Some(event) = events.into_iter().rev().find(|event| event.envelope.id == id) {
-                return Ok(Some(event));
-            }
-            high = from - 1;
-        }
-        Ok(None)
-    }
-
     /// What led to an event, and what it led to.
     pub fn lineage(&self, id_or_position: &str) -> Result<Value, Problem> {
         let event = self.event(id_or_position)?;
@@ -194,25 +185,6 @@ impl Tenant {
         Ok(json!({"event": event.to_value(), "causes": causes, "effects": tree(&effects, event.position)}))
     }
 
-    /// Every event that goes back to `root`, in order; one pass, because a cause stands before its effects.
-    fn effects_of(&self, root: Position) -> Result<Vec<Arc<Event>>, Problem> {
-        let started = self.boot();
-        let mut family = BTreeSet::from([root]);
-        let mut effects = Vec::new();
-        let (mut from, to) = (root + 1, self.head());
-        while from <= to && effects.len() < EFFECTS_MAX && self.boot().saturating_sub(started) < SEARCH_MAX {
-            let (events, through) = self.events_from(from, to, STEP as usize)?;
-            for event in events {
-                if event.envelope.cause.is_some_and(|cause| family.contains(&cause)) {
-                    family.insert(event.position);
-                    effects.push(event);
-                }
-            }
-            from = through + 1;
-        }
-        Ok(effects)
-    }
-
     /// The last position recorded before `time`, by halving; 0 or the floor when all were recorded after it.
     pub(super) fn position_before(&self, time: Timestamp) -> Result<Position, Problem> {
         let (mut low, mut high) = (self.first(), self.head() + 1);
@@ -226,7 +198,8 @@ impl Tenant {
         Ok(low - 1)
     }
 
-    fn recorded_at(&self, position: Position) -> Result<Timestamp, Problem> {
+    /// When the record at `position` was recorded.
+    pub(crate) fn recorded_at(&self, position: Position) -> Result<Timestamp, Problem> {
         self.with_reader(|reader| {
             let mut bytes = Vec::new();
             reader.read(position, 1, &mut bytes).map_err(read::problem)?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod groups;
+mod maintain;
 mod publish;
 mod restart;
 mod temp;

@@ -1,0 +1,194 @@
+//! A copy of a data directory while it is in use, complete up to a position, and the way back.
+//!
+//! ```text
+//! DIR/tenants/<tenant>/ledger/*.jsonl     up to the head at that moment
+//!                      snapshots/*.db     one of them taken for this backup
+//!     keys/
+//!     backup.json                         {"at":…,"tenants":{name:{"position","chain"}}}   written last
+//! ```
+//!
+//! The last record of a backup is `snapshot.taken`, never `ledger.closed`: a restored tenant opens as after a crash, so
+//! deliveries that were out count as crashes, and its tokens are of a new epoch.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ledger::{Chain, Head, Segment};
+use model::{Code, Position, Problem, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{aside, files, snapshot};
+use crate::engine::Engine;
+use crate::tenant::Tenant;
+use crate::writer::Fatal;
+
+const MANIFEST: &str = "backup.json";
+
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    at: Timestamp,
+    tenants: BTreeMap<String, Place>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Place {
+    position: Position,
+    chain: String,
+}
+
+/// What was copied.
+#[derive(Clone, Debug)]
+pub struct Backed {
+    pub at: Timestamp,
+    pub tenants: Vec<Copied>,
+}
+
+/// What was brought back.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    pub tenants: Vec<Copied>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Copied {
+    pub tenant: String,
+    pub last: Position,
+    pub head: String,
+    pub bytes: u64,
+}
+
+impl Backed {
+    pub fn to_json(&self) -> Value {
+        json!({"at": self.at, "tenants": shown(&self.tenants)})
+    }
+}
+
+impl Restored {
+    pub fn to_json(&self) -> Value {
+        json!({"tenants": shown(&self.tenants)})
+    }
+}
+
+fn shown(tenants: &[Copied]) -> Vec<Value> {
+    let one = |t: &Copied| json!({"tenant": t.tenant, "last": t.last, "head": t.head, "bytes": t.bytes});
+    tenants.iter().map(one).collect()
+}
+
+/// Copies every open tenant to `to`, which must not exist or be empty. Publishing goes on meanwhile.
+pub async fn backup(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
+    let inside = ["tenants", "keys"].iter().any(|name| to.starts_with(engine.dir().join(name)));
+    if inside {
+        return Err(Problem::new(Code::RequestInvalid, format!("\"{}\" is inside the data", to.display()))
+            .hint("name a directory outside the data directory"));
+    }
+    files::claim(to)?;
+    let copied = copy_all(engine, to).await;
+    if copied.is_err() {
+        files::clear(to);
+    }
+    copied
+}
+
+async fn copy_all(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
+    let mut tenants = Vec::new();
+    let at = engine.main()?.moment().now;
+    for name in engine.tenants() {
+        let target = to.join("tenants").join(&name);
+        tenants.push(aside(&engine.tenant(&name)?, move |tenant| copy_tenant(tenant, &target)).await?);
+    }
+    files::copy_keys(&engine.dir().join("keys"), &to.join("keys"))?;
+    let place = |t: &Copied| (t.tenant.clone(), Place { position: t.last, chain: t.head.clone() });
+    let manifest = Manifest { at, tenants: tenants.iter().map(place).collect() };
+    files::write_small(&to.join(MANIFEST), json!(manifest).to_string().as_bytes())?;
+    Ok(Backed { at, tenants })
+}
+
+fn copy_tenant(tenant: &Tenant, to: &Path) -> Result<Copied, Problem> {
+    let _alone = tenant.upkeep().alone();
+    let dir = super::dir_of(tenant)?;
+    snapshot::take_keeping(tenant, 2)?;
+    let (head, segments) = stand(tenant)?;
+    let mut bytes = copy_segments(&dir.join("ledger"), &to.join("ledger"), &segments)?;
+    bytes += files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
+    Ok(Copied { tenant: tenant.name().to_owned(), last: head.position, head: head.chain.to_string(), bytes })
+}
+
+/// The head, everything durable up to it, and how long each segment is there.
+fn stand(tenant: &Tenant) -> Result<(Head, Vec<Segment>), Problem> {
+    tenant.with_writer(|writer| {
+        writer.settle().map_err(|Fatal(problem)| problem)?;
+        Ok((writer.ledger.head(), writer.ledger.segments()))
+    })
+}
+
+/// Segments only grow behind what is copied: trims and erasures wait until we are done.
+fn copy_segments(from: &Path, to: &Path, segments: &[Segment]) -> Result<u64, Problem> {
+    files::make_dir(to)?;
+    let mut bytes = 0;
+    for segment in segments {
+        let name = format!("{:020}.jsonl", segment.first);
+        bytes += files::copy(&from.join(&name), &to.join(&name), Some(segment.bytes))?;
+    }
+    files::sync_dir(to)?;
+    Ok(bytes)
+}
+
+/// Makes the data directory `data`, which must not exist or be empty, out of a backup. A damaged backup is refused.
+pub fn restore(from: &Path, data: &Path) -> Result<Restored, Problem> {
+    let manifest = read_manifest(from)?;
+    check(from, &manifest)?;
+    files::claim(data)?;
+    let aside = data.join("tenants.new");
+    let restored = copy_back(from, data, &aside, &manifest);
+    if restored.is_err() {
+        files::clear(&aside);
+    }
+    restored
+}
+
+fn read_manifest(from: &Path) -> Result<Manifest, Problem> {
+    let path = from.join(MANIFEST);
+    let bytes = files::read_small(&path)?.ok_or_else(|| {
+        Problem::new(Code::StoreNotFound, format!("there is no backup in \"{}\"", from.display()))
+            .hint(format!("a complete backup has a \"{MANIFEST}\""))
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| damaged(format!("\"{}\": {error}", path.display())))
+}
+
+fn damaged(detail: String) -> Problem {
+    Problem::new(Code::StoreCorrupt, detail).hint("nothing was restored; use another backup")
+}
+
+/// Every ledger must be sound and end exactly where the backup says.
+fn check(from: &Path, manifest: &Manifest) -> Result<(), Problem> {
+    let report = super::verify(from, true, &mut |_, _| ())?;
+    for (name, place) in &manifest.tenants {
+        let missing = || damaged(format!("the backup lacks tenant \"{name}\""));
+        let found = report.tenants.iter().find(|found| found.tenant == *name).ok_or_else(missing)?;
+        if let Some(problem) = found.ledger.problems.first() {
+            let (file, offset) = (problem.file.display(), problem.offset);
+            return Err(damaged(format!("\"{file}\" at byte {offset}: {}", problem.message)));
+        }
+        if (found.ledger.last, &found.ledger.head) != (place.position, &place.chain) {
+            let (last, due) = (found.ledger.last, place.position);
+            return Err(damaged(format!("tenant \"{name}\" ends at position {last}, {due} was due")));
+        }
+    }
+    Ok(())
+}
+
+fn copy_back(from: &Path, data: &Path, aside: &Path, manifest: &Manifest) -> Result<Restored, Problem> {
+    files::clear(aside);
+    let mut tenants = Vec::new();
+    for (name, Place { position, chain }) in &manifest.tenants {
+        let (source, target): (PathBuf, PathBuf) = (from.join("tenants").join(name), aside.join(name));
+        let mut bytes = files::copy_dir(&source.join("ledger"), &target.join("ledger"))?;
+        bytes += files::copy_dir(&source.join("snapshots"), &target.join("snapshots"))?;
+        let head = Chain::parse(chain).unwrap_or(Chain::ZERO).to_string();
+        tenants.push(Copied { tenant: name.clone(), last: *position, head, bytes });
+    }
+    files::copy_keys(&from.join("keys"), &data.join("keys"))?;
+    files::rename(aside, &data.join("tenants"))?;
+    Ok(Restored { tenants })
+}

@@ -1,0 +1,161 @@
+//! Takes the content of events out of the ledger, the state and memory for good; their place in the chain stays (R2).
+//!
+//! ```text
+//! erasing   the positions, durable before anything else; gone when all is done
+//!           → `event.erased` is committed, its fold scrubs the state → bodies are erased in place → memory, snapshots
+//! ```
+//!
+//! A crash leaves the file `erasing`, and the next open does all of it again: doing it twice is doing it once.
+
+use std::collections::BTreeSet;
+
+use ledger::Reader;
+use model::record::Record;
+use model::{Code, Position, Problem};
+use serde::Deserialize;
+
+use super::{aside, broken, files, snapshot};
+use crate::command::Command;
+use crate::read;
+use crate::tenant::Tenant;
+use crate::writer::Fatal;
+
+/// Bodies erased while the writer is held; each costs a sync.
+const STEP: usize = 16;
+const PENDING: &str = "erasing";
+
+impl Tenant {
+    /// Erases the content of the events at these positions; how many had some. All must be events, else nothing happens.
+    pub async fn erase(&self, positions: &[Position]) -> Result<u64, Problem> {
+        let positions: BTreeSet<Position> = positions.iter().copied().collect();
+        aside(self, move |tenant| erase(tenant, &positions)).await
+    }
+}
+
+fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
+    let _alone = tenant.upkeep().alone();
+    let had_content = check(tenant, events)?;
+    if had_content == 0 {
+        return Ok(0);
+    }
+    let mut scanned = tenant.head();
+    let mut bodies = events.clone();
+    bodies.extend(dead_letters(tenant, events, (*events.first().unwrap_or(&1), scanned))?);
+    for event in events {
+        bodies.extend(tenant.with_reader(|reader| deferred_of(reader, *event))?);
+    }
+    // A dead letter may be written from memory while the ledger is erased; then it is erased as well.
+    while !bodies.is_empty() {
+        carry_out(tenant, bodies.into_iter().collect())?;
+        tenant.forget_content(events);
+        let head = tenant.head();
+        bodies = dead_letters(tenant, events, (scanned + 1, head))?;
+        scanned = head;
+    }
+    clean_copies(tenant)?;
+    Ok(had_content)
+}
+
+/// How many of these events still have content.
+fn check(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
+    let mut kept = 0;
+    for position in events {
+        let event = tenant.event(&position.to_string())?;
+        kept += u64::from(event.content.payload().is_some());
+    }
+    Ok(kept)
+}
+
+/// The dead letters of these events among the records of `span`: each holds a copy.
+fn dead_letters(
+    tenant: &Tenant,
+    events: &BTreeSet<Position>,
+    (from, to): (Position, Position),
+) -> Result<BTreeSet<Position>, Problem> {
+    #[derive(Deserialize)]
+    struct Of {
+        position: Position,
+    }
+    let mut found = BTreeSet::new();
+    let (mut next, mut bytes) = (from.max(tenant.first()), Vec::new());
+    while next <= to {
+        let end =
+            tenant.with_reader(|reader| reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem))?;
+        for text in ledger::lines(&bytes) {
+            let (line, _) = read::parse(text)?;
+            for record in line.records().filter(|record| record.kind == "group.dead") {
+                let of = serde_json::from_str::<Of>(record.data.get());
+                if of.is_ok_and(|of| events.contains(&of.position)) {
+                    found.insert(record.position);
+                }
+            }
+        }
+        next = end.next;
+    }
+    Ok(found)
+}
+
+/// The deferred publish that became this event: `event.admitted` stands right before it in the same line.
+fn deferred_of(reader: &mut dyn Reader, event: Position) -> Result<Option<Position>, Problem> {
+    #[derive(Deserialize)]
+    struct Admitted {
+        deferred: Position,
+    }
+    let mut bytes = Vec::new();
+    reader.read(event, 1, &mut bytes).map_err(read::problem)?;
+    let Some(text) = ledger::lines(&bytes).next() else { return Ok(None) };
+    let (line, _) = read::parse(text)?;
+    let before =
+        line.records().find(|record| record.position + 1 == event && record.kind == "event.admitted");
+    let admitted = before.and_then(|record| serde_json::from_str::<Admitted>(record.data.get()).ok());
+    Ok(admitted.map(|admitted| admitted.deferred))
+}
+
+fn carry_out(tenant: &Tenant, positions: Vec<Position>) -> Result<(), Problem> {
+    let pending = tenant.dir().map(|dir| dir.join(PENDING));
+    if let Some(path) = &pending {
+        files::write_small(path, serde_json::json!(positions).to_string().as_bytes())?;
+    }
+    commit(tenant, positions)?;
+    pending.map_or(Ok(()), |path| files::remove(&path))
+}
+
+/// The record first, and the state with it, then the bodies: so no state ever knows less than the ledger shows.
+fn commit(tenant: &Tenant, positions: Vec<Position>) -> Result<(), Problem> {
+    tenant.ask_blocking(Command::Note {
+        records: vec![Record::EventErased { positions: positions.clone() }],
+    })?;
+    for some in positions.chunks(STEP) {
+        tenant.with_writer(|writer| {
+            writer.settle().map_err(|Fatal(problem)| problem)?;
+            writer.ledger.erase(some).map_err(read::problem)
+        })?;
+    }
+    Ok(())
+}
+
+/// Snapshots from before still have the content, and so has the log of `state.db`.
+fn clean_copies(tenant: &Tenant) -> Result<(), Problem> {
+    let Some(dir) = tenant.dir() else { return Ok(()) };
+    if !snapshot::positions(dir).is_empty() {
+        snapshot::take_keeping(tenant, 1)?;
+    }
+    tenant.with_writer(|writer| {
+        writer.settle().map_err(|Fatal(problem)| problem)?;
+        writer.state.checkpoint().map_err(broken)
+    })
+}
+
+/// Finishes what a crash interrupted.
+pub(super) fn finish(tenant: &Tenant) -> Result<(), Problem> {
+    let Some(path) = tenant.dir().map(|dir| dir.join(PENDING)) else { return Ok(()) };
+    let Some(bytes) = files::read_small(&path)? else { return Ok(()) };
+    let positions: Vec<Position> = serde_json::from_slice(&bytes).map_err(|error| {
+        Problem::new(Code::StoreCorrupt, format!("\"{}\": {error}", path.display()))
+            .hint("it lists what a crash kept from being erased; remove it to go on without erasing")
+    })?;
+    tracing::info!(tenant = tenant.name(), positions = positions.len(), "finishing an erasure");
+    commit(tenant, positions)?;
+    clean_copies(tenant)?;
+    files::remove(&path)
+}

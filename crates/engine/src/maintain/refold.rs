@@ -1,0 +1,128 @@
+//! Folds a ledger's files into a fresh state beside its owner, to see whether `state.db` is what a rebuild would give.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use ledger::Head;
+use model::{Position, Problem};
+
+use super::{broken, files, snapshot};
+use crate::apply::apply;
+use crate::engine::io_problem;
+use crate::read;
+use crate::state::{self, State};
+
+pub enum Compared {
+    Equal,
+    Differs { position: Position, message: String },
+}
+
+/// `state.db` as it is now; `None` when there is none, which the next start mends.
+pub fn copy(dir: &Path) -> Option<Result<State, Problem>> {
+    let path = dir.join("state.db");
+    path.exists().then(|| {
+        if state::is_newer(&path).map_err(broken)? {
+            return Err(Problem::new(model::Code::StoreNewer, "it was written by a newer version"));
+        }
+        State::copy_of(&path).map_err(broken)
+    })
+}
+
+/// Folds up to where `known` stands and compares. `first`: the first position the ledger keeps.
+pub fn compare(dir: &Path, known: &State, first: Position) -> Result<Compared, Problem> {
+    let differs = |message: &str| {
+        Ok(Compared::Differs { position: known.applied.position, message: message.to_owned() })
+    };
+    let target = known.applied;
+    if target == Head::EMPTY {
+        return Ok(Compared::Equal);
+    }
+    let Some(mut fresh) = ground(dir, first, target.position)? else {
+        return differs("no snapshot fits the trimmed ledger: the state could not be rebuilt");
+    };
+    if !fold_files(dir, &mut fresh, target)? {
+        return differs("it belongs to another history than the ledger");
+    }
+    let equal = known.dump_hash().map_err(broken)? == fresh.dump_hash().map_err(broken)?;
+    if equal { Ok(Compared::Equal) } else { differs(&difference(known, &fresh)?) }
+}
+
+/// What a rebuild begins with: nothing, or the newest snapshot whose place in the ledger is still there.
+fn ground(dir: &Path, first: Position, target: Position) -> Result<Option<State>, Problem> {
+    if first == 1 {
+        return State::open(None).map(Some).map_err(broken);
+    }
+    for path in snapshot::newest_first(dir) {
+        let Ok(state) = State::copy_of(&path) else { continue };
+        let at = state.applied.position;
+        if at <= target && at >= first && chain_is(dir, state.applied)? {
+            return Ok(Some(state));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the ledger's files say that `head` was once the head.
+fn chain_is(dir: &Path, head: Head) -> Result<bool, Problem> {
+    let mut found = false;
+    lines(dir, head.position, |text| {
+        let (line, _) = read::parse(text)?;
+        found |= line.last() == head.position && line.chain == head.chain;
+        Ok(line.last() < head.position)
+    })?;
+    Ok(found)
+}
+
+/// Folds the lines after the state's own place up to `target`; whether that is where it came out.
+fn fold_files(dir: &Path, state: &mut State, target: Head) -> Result<bool, Problem> {
+    let from = state.applied.position + 1;
+    state.begin().map_err(broken)?;
+    lines(dir, from, |text| {
+        let (line, _) = read::parse(text)?;
+        if line.first > target.position {
+            return Ok(false);
+        }
+        read::records(text, from, |place, record| apply(state, place, &record).map_err(broken))?;
+        state.applied = Head { position: line.last(), chain: line.chain };
+        Ok(line.last() < target.position)
+    })?;
+    state.commit().map_err(broken)?;
+    Ok(state.applied == target)
+}
+
+/// Every line from the one that holds `from` on, until `each` says no.
+fn lines(
+    dir: &Path,
+    from: Position,
+    mut each: impl FnMut(&[u8]) -> Result<bool, Problem>,
+) -> Result<(), Problem> {
+    let mut segments = files::list(&dir.join("ledger"));
+    segments.retain(|path| files::ends_with(path, "jsonl"));
+    let first_of = |path: &Path| path.file_stem()?.to_str()?.parse::<Position>().ok();
+    let begun = segments.partition_point(|path| first_of(path).is_some_and(|first| first <= from));
+    for path in &segments[begun.saturating_sub(1)..] {
+        let mut file = BufReader::with_capacity(1 << 20, files::open(path)?);
+        let mut text = Vec::new();
+        while file.read_until(b'\n', &mut text).map_err(|error| io_problem(path, &error))? > 0 {
+            if text != b"\n" && read::parse(&text)?.0.last() >= from && !each(&text)? {
+                return Ok(());
+            }
+            text.clear();
+        }
+    }
+    Ok(())
+}
+
+/// The first place where two dumps part, by its table only: the rows are users' data.
+fn difference(known: &State, fresh: &State) -> Result<String, Problem> {
+    let text = |state: &State| -> Result<Vec<String>, Problem> {
+        let mut lines = Vec::new();
+        state.dump(|line| lines.push(line.to_owned())).map_err(broken)?;
+        Ok(lines)
+    };
+    let (known, fresh) = (text(known)?, text(fresh)?);
+    let at = known.iter().zip(&fresh).take_while(|(a, b)| a == b).count();
+    let table = |lines: &[String]| lines.get(at).and_then(|line| line.split('\t').next().map(str::to_owned));
+    let table = table(&known).or_else(|| table(&fresh)).unwrap_or_default();
+    Ok(format!("it is not what the ledger folds to: line {} of its dump, table \"{table}\"", at + 1))
+}

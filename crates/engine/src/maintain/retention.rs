@@ -1,0 +1,147 @@
+//! Drops the oldest segments by age and size, never past what a rebuild or a group still needs (R3).
+//!
+//! ```text
+//!   oldest ──────────────────────────────────────────────────────────▶ newest
+//!   │ too old, or too much │ a group's floor │ 2nd-newest snapshot │ active segment
+//!   └────── goes, as far as none of the others begins ──────┘
+//! ```
+//!
+//! Segment by segment: `ledger.trimmed` is durable first, then the file goes. A crash in between is finished at open.
+
+use std::time::Duration;
+
+use ledger::{AppendError, Segment, Trimmed};
+use model::{Position, Problem, Timestamp};
+
+use super::{broken, sidecar, snapshot};
+use crate::command::Command;
+use crate::read;
+use crate::tenant::Tenant;
+
+/// An active segment smaller than this is not sealed for its age: the housekeeping's own records would keep it turning.
+const SEAL_MIN: u64 = 4 << 10;
+
+/// Trims what the settings let go; `None` when that is nothing.
+pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
+    let retention = &tenant.settings().retention;
+    if retention.age.is_none() && retention.bytes.is_none() {
+        return Ok(None);
+    }
+    let _alone = tenant.upkeep().alone();
+    seal_if_due(tenant)?;
+    let segments = tenant.with_writer(|writer| Ok(writer.ledger.segments()))?;
+    let mut first = wanted(tenant, &segments)?;
+    if first == segments[0].first {
+        return Ok(None);
+    }
+    tenant.record_floors();
+    if retention.respect_groups {
+        first = first.min(lowest_floor(tenant)? + 1);
+    }
+    let starts: Vec<Position> = segments.iter().map(|segment| segment.first).collect();
+    if !starts.iter().skip(1).any(|start| *start <= first) {
+        return Ok(None);
+    }
+    first = first.min(snapshots_reach(tenant, first)?);
+    let mut done: Option<Trimmed> = None;
+    for start in starts.into_iter().skip(1).filter(|start| *start <= first) {
+        let cut = cut(tenant, start)?;
+        let before = done.map_or((0, 0), |done| (done.segments, done.bytes));
+        done = Some(Trimmed { segments: cut.segments + before.0, bytes: cut.bytes + before.1, ..cut });
+    }
+    Ok(done)
+}
+
+/// Only sealed segments can go, so an active one that is old or large enough is sealed.
+fn seal_if_due(tenant: &Tenant) -> Result<(), Problem> {
+    let retention = &tenant.settings().retention;
+    let active = tenant.with_writer(|writer| Ok(writer.ledger.segments().last().copied()))?;
+    let Some(active) = active.filter(|active| active.bytes >= SEAL_MIN) else { return Ok(()) };
+    let large = retention.bytes.is_some_and(|most| active.bytes > most / 4);
+    let old = match retention.age {
+        Some(age) => tenant.recorded_at(active.first)? <= before_now(tenant, age),
+        None => false,
+    };
+    if !large && !old {
+        return Ok(());
+    }
+    tenant.with_writer(|writer| writer.ledger.seal().map_err(AppendError::into_error).map_err(read::problem))
+}
+
+fn before_now(tenant: &Tenant, age: Duration) -> Timestamp {
+    tenant.moment().now.minus(age)
+}
+
+/// The first position to keep by age and size alone.
+fn wanted(tenant: &Tenant, segments: &[Segment]) -> Result<Position, Problem> {
+    let retention = &tenant.settings().retention;
+    let mut total: u64 = segments.iter().map(|segment| segment.bytes).sum();
+    for (segment, next) in segments.iter().zip(&segments[1..]) {
+        let large = retention.bytes.is_some_and(|most| total > most);
+        let old = match retention.age {
+            Some(age) => tenant.recorded_at(next.first - 1)? <= before_now(tenant, age),
+            None => false,
+        };
+        if !large && !old {
+            return Ok(segment.first);
+        }
+        total -= segment.bytes;
+    }
+    Ok(segments[segments.len() - 1].first)
+}
+
+fn lowest_floor(tenant: &Tenant) -> Result<Position, Problem> {
+    tenant.with_writer(|writer| {
+        let floors = writer.state.groups.values().map(|group| group.floor);
+        Ok(floors.min().unwrap_or(Position::MAX - 1))
+    })
+}
+
+/// How far the second-newest snapshot that is recorded and there lets a trim go; takes snapshots when that is too little.
+fn snapshots_reach(tenant: &Tenant, first: Position) -> Result<Position, Problem> {
+    let dir = super::dir_of(tenant)?;
+    let second = || -> Result<Position, Problem> {
+        let recorded = tenant.with_writer(|writer| writer.state.snapshots().map_err(broken))?;
+        let there = snapshot::positions(&dir);
+        let both = there.into_iter().filter(|at| recorded.iter().any(|(position, ..)| position == at));
+        Ok(both.take(2).nth(1).unwrap_or(0))
+    };
+    // The third is for an active segment that is still empty: the first one then stands just before it.
+    for _ in 0..3 {
+        if second()? >= first {
+            break;
+        }
+        snapshot::take_keeping(tenant, 2)?;
+    }
+    second()
+}
+
+/// Everything below `start`, where a segment begins, goes.
+fn cut(tenant: &Tenant, start: Position) -> Result<Trimmed, Problem> {
+    let before = tenant.with_reader(|reader| ledger::head_at(reader, start - 1).map_err(read::problem))?;
+    let respect_groups = tenant.settings().retention.respect_groups;
+    tenant.ask_blocking(Command::Trim { first: start, before: before.chain.to_string(), respect_groups })?;
+    drop_files(tenant, start)
+}
+
+fn drop_files(tenant: &Tenant, first: Position) -> Result<Trimmed, Problem> {
+    let trimmed = tenant.with_writer(|writer| writer.ledger.trim(first).map_err(read::problem))?;
+    sidecar::drop_below(tenant, trimmed.first)?;
+    tracing::info!(
+        tenant = tenant.name(),
+        first = trimmed.first,
+        bytes = trimmed.bytes,
+        "the ledger was trimmed"
+    );
+    Ok(trimmed)
+}
+
+/// A crash may have left segments that `ledger.trimmed` has given up.
+pub(super) fn finish(tenant: &Tenant) -> Result<(), Problem> {
+    let (recorded, kept) = tenant.with_writer(|writer| Ok((writer.state.first, writer.ledger.first())))?;
+    if kept < recorded {
+        let trimmed = drop_files(tenant, recorded)?;
+        tenant.begins_at(trimmed.first);
+    }
+    Ok(())
+}

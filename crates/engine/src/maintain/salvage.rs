@@ -1,0 +1,83 @@
+//! What is sound of a damaged data directory, copied into a new one that opens: `everwhen salvage`.
+
+use std::path::Path;
+
+use ledger::disk::OsDisk;
+use model::{Position, Problem};
+use serde_json::{Value, json};
+
+use super::files;
+use crate::read;
+
+/// What was saved, tenant by tenant.
+#[derive(Clone, Debug)]
+pub struct Salvaged {
+    pub tenants: Vec<SalvagedTenant>,
+}
+
+#[derive(Clone, Debug)]
+pub struct SalvagedTenant {
+    pub tenant: String,
+    pub commits: u64,
+    pub records: u64,
+    pub last: Position,
+    pub head: String,
+    /// Why and where it ended before the end, if it did.
+    pub stopped: Option<String>,
+}
+
+impl Salvaged {
+    pub fn to_json(&self) -> Value {
+        json!({"tenants": self.tenants.iter().map(SalvagedTenant::to_json).collect::<Vec<_>>()})
+    }
+}
+
+impl SalvagedTenant {
+    fn to_json(&self) -> Value {
+        let mut out = json!({
+            "tenant": self.tenant, "commits": self.commits, "records": self.records,
+            "last": self.last, "head": self.head,
+        });
+        if let Some(stopped) = &self.stopped {
+            out["stopped"] = stopped.as_str().into();
+        }
+        out
+    }
+}
+
+/// Copies every tenant's valid prefix into `to`, which must not exist or be empty. `data` is only read.
+pub fn salvage(data: &Path, to: &Path) -> Result<Salvaged, Problem> {
+    let tenants = files::tenants(data)?;
+    files::claim(to)?;
+    let mut saved = Vec::new();
+    for (name, dir) in tenants {
+        let target = to.join("tenants").join(&name);
+        files::make_dir(&target)?;
+        saved.push(salvage_tenant(name, &dir, &target)?);
+    }
+    files::copy_keys(&data.join("keys"), &to.join("keys"))?;
+    Ok(Salvaged { tenants: saved })
+}
+
+fn salvage_tenant(tenant: String, dir: &Path, to: &Path) -> Result<SalvagedTenant, Problem> {
+    let copied = ledger::salvage(&OsDisk, &dir.join("ledger"), &to.join("ledger"), &mut |_, _| ());
+    let saved = match copied {
+        Ok(saved) => saved,
+        // Nothing of it is left; what can be saved of the others still is.
+        Err(ledger::Error::Missing { .. }) => {
+            let (head, stopped) = (String::new(), Some("there is no ledger".to_owned()));
+            return Ok(SalvagedTenant { tenant, commits: 0, records: 0, last: 0, head, stopped });
+        }
+        Err(error) => return Err(read::problem(error)),
+    };
+    // A trimmed ledger is folded on top of one of these; those that do not fit what was saved are passed over.
+    files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
+    Ok(SalvagedTenant {
+        tenant,
+        commits: saved.commits,
+        records: saved.records,
+        last: saved.head.position,
+        head: saved.head.chain.to_string(),
+        stopped: saved.stopped,
+    })
+}

@@ -1,0 +1,116 @@
+//! Erasing: the content goes from every copy, the chain and a rebuild stand.
+
+use engine::maintain::{snapshot, verify};
+use engine::settings::{AttentionRule, Verdict};
+use engine::{Draft, Engine, Redrive};
+use model::Code;
+use model::topic::Pattern;
+use serde_json::json;
+
+use super::{holding, rebuilt};
+use crate::temp::{Bench, tokens};
+
+const SECRET: &str = "s3cr3t-of-ann";
+
+fn secret(topic: &str) -> Draft {
+    Draft { key: Some(format!("key-{topic}")), ..Draft::new(topic, &json!({"name": SECRET})) }
+}
+
+#[tokio::test]
+async fn an_erased_event_is_gone_from_every_file_and_keeps_its_place() {
+    let bench = Bench::new();
+    bench
+        .tenant
+        .put_group("g", &json!({"pattern": "#", "max_retries": 0, "start": "beginning"}))
+        .await
+        .unwrap();
+    let first = bench.engine.publish(secret("a")).await.unwrap().position().unwrap();
+    let second = bench.engine.publish(secret("b")).await.unwrap().position().unwrap();
+    let third = bench.engine.publish(secret("c")).await.unwrap().position().unwrap();
+    let out = bench.pull("g", 2).await;
+    bench.tenant.reject("g", &tokens(&out), Some(format!("cannot: {SECRET}"))).await.unwrap();
+    bench.tenant.redrive("g", Redrive::Positions(vec![second])).await.unwrap();
+    snapshot::take(&bench.tenant).unwrap();
+    assert!(!holding(bench.dir.path(), SECRET).is_empty());
+
+    assert_eq!(bench.tenant.erase(&[first, second, third, first]).await.unwrap(), 3);
+    assert_eq!(holding(bench.dir.path(), SECRET), Vec::<std::path::PathBuf>::new());
+    let event = bench.tenant.event(&first.to_string()).unwrap().to_value();
+    assert_eq!((&event["erased"], &event["topic"], event.get("payload")), (&json!(true), &json!("a"), None));
+    let dead = bench.tenant.dead_letters("g", 10, None).unwrap().dead_letters;
+    assert_eq!(dead[0]["event"]["erased"], true);
+    assert_eq!(bench.tenant.erase(&[first]).await.unwrap(), 0);
+
+    // What a group had in memory comes without content, and so does a dead letter that is tried again.
+    bench.tenant.redrive("g", Redrive::All).await.unwrap();
+    let again = bench.pull("g", 10).await;
+    let got: Vec<_> = again.iter().map(|d| (d.event.position, d.event.content.payload().is_none())).collect();
+    assert_eq!(got, [(first, true), (second, true), (third, true)]);
+    let report = verify(bench.dir.path(), false, &mut |_, _| ()).unwrap().to_json();
+    assert_eq!((&report["ok"], &report["tenants"][0]["state"]), (&json!(true), &json!("equal")), "{report}");
+    assert_eq!(report["tenants"][0]["erased"], 5);
+    let (before, after, dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+    assert!(holding(dir.path(), SECRET).is_empty());
+}
+
+#[tokio::test]
+async fn a_parked_key_is_free_once_its_dead_letter_is_erased_before_and_after_a_rebuild() {
+    let bench = Bench::new();
+    let group = json!({"pattern": "#", "ordering": "key", "key": "event.payload.name", "on_exhausted": "park_key",
+        "max_retries": 0, "start": "beginning"});
+    bench.tenant.put_group("g", &group).await.unwrap();
+    let first = bench.engine.publish(secret("a")).await.unwrap().position().unwrap();
+    bench.engine.publish(secret("b")).await.unwrap();
+    let out = bench.pull("g", 10).await;
+    bench.tenant.nack("g", &tokens(&out), None, None).await.unwrap();
+    assert!(bench.pull("g", 10).await.is_empty());
+    bench.tenant.erase(&[first]).await.unwrap();
+    assert_eq!(bench.pull("g", 10).await.len(), 1);
+    let (before, after, _dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn the_deferred_copy_of_an_event_goes_with_it() {
+    let bench = Bench::with(|options| {
+        let verdict = Verdict::Defer { until: std::time::Duration::from_secs(60) };
+        let topic = Pattern::parse("later").unwrap();
+        options.settings.attention = vec![AttentionRule { topic, filter: None, rate: None, verdict }];
+    });
+    bench.engine.publish(secret("later")).await.unwrap();
+    bench.pass(61.0);
+    let event = bench.tenant.find(&engine::Query::default()).unwrap().events[0].clone();
+    assert_eq!(bench.tenant.erase(&[event.position]).await.unwrap(), 1);
+    assert!(holding(bench.dir.path(), SECRET).is_empty());
+    let (before, after, _dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn what_is_no_event_is_refused_and_nothing_is_erased() {
+    let bench = Bench::new();
+    bench.tenant.put_group("g", &json!({"pattern": "#"})).await.unwrap();
+    let position = bench.engine.publish(secret("a")).await.unwrap().position().unwrap();
+    for wrong in [1, 0, 99] {
+        let problem = bench.tenant.erase(&[position, wrong]).await.unwrap_err();
+        assert_eq!(problem.code(), Code::EventNotFound, "{wrong}");
+    }
+    assert!(bench.tenant.event(&position.to_string()).unwrap().content.payload().is_some());
+}
+
+#[tokio::test]
+async fn an_erasure_that_a_crash_interrupted_is_finished_at_the_next_open() {
+    let bench = Bench::new();
+    let position = bench.engine.publish(secret("a")).await.unwrap().position().unwrap();
+    snapshot::take(&bench.tenant).unwrap();
+    bench.engine.close().await.unwrap();
+    let dir = bench.dir;
+    drop((bench.engine, bench.tenant));
+    std::fs::write(dir.path().join("tenants/main/erasing"), format!("[{position}]")).unwrap();
+    let engine = Engine::open(dir.path()).unwrap();
+    assert!(engine.main().unwrap().event(&position.to_string()).unwrap().content.payload().is_none());
+    assert!(holding(dir.path(), SECRET).is_empty());
+    assert!(!dir.path().join("tenants/main/erasing").exists());
+    assert_eq!(verify(dir.path(), false, &mut |_, _| ()).unwrap().to_json()["ok"], true);
+}

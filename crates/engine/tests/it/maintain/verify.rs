@@ -1,0 +1,122 @@
+//! `verify`, `salvage` and `records`: reading only, beside whoever holds the directory.
+
+use engine::maintain::{records, salvage, verify};
+use engine::{Draft, Engine};
+use model::Code;
+use serde_json::{Value, json};
+
+use super::{publish_keyed, segments, small};
+use crate::temp::{Bench, TempDir};
+
+fn look(dir: &std::path::Path) -> Value {
+    verify(dir, false, &mut |_, _| ()).unwrap().to_json()
+}
+
+#[tokio::test]
+async fn a_sound_directory_verifies_beside_its_engine_and_after_it() {
+    let bench = Bench::with(small);
+    bench.tenant.put_group("g", &json!({"pattern": "#"})).await.unwrap();
+    for n in 0..40 {
+        publish_keyed(&bench.engine, "a", n).await;
+    }
+    let mut told = (0, 0);
+    let live = verify(bench.dir.path(), false, &mut |done, total| told = (done, total)).unwrap().to_json();
+    assert!(told.0 > 0 && told.0 <= told.1, "{told:?}");
+    let tenant = &live["tenants"][0];
+    assert_eq!(
+        (&live["ok"], &tenant["state"], &tenant["problems"]),
+        (&json!(true), &json!("equal"), &json!([]))
+    );
+    assert_eq!((&tenant["first"], &tenant["last"]), (&json!(1), &json!(bench.tenant.head())));
+    assert!(tenant["segments"].as_u64().unwrap() > 2);
+    let quick = verify(bench.dir.path(), true, &mut |_, _| ()).unwrap().to_json();
+    assert_eq!(quick["tenants"][0]["state"], "skipped");
+    bench.engine.close().await.unwrap();
+    let before: Vec<_> =
+        std::fs::read_dir(bench.dir.path().join("tenants/main")).unwrap().flatten().collect();
+    assert_eq!(look(bench.dir.path())["tenants"][0]["state"], "equal");
+    let after = std::fs::read_dir(bench.dir.path().join("tenants/main")).unwrap().flatten().count();
+    assert_eq!(before.len(), after, "verify left something behind");
+}
+
+#[tokio::test]
+async fn damage_is_named_by_file_and_offset_and_other_tenants_serve() {
+    let bench = Bench::with(small);
+    let other = bench.engine.tenant("other").unwrap();
+    for n in 0..30 {
+        publish_keyed(&bench.engine, "a", n).await;
+        other.publish(&engine::Caller::local(), Draft::new("b", &json!(n))).await.unwrap();
+    }
+    bench.engine.close().await.unwrap();
+    let broken = segments(bench.dir.path())[1].clone();
+    let mut bytes = std::fs::read(&broken).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&broken, &bytes).unwrap();
+    let report = look(bench.dir.path());
+    let (main, fine) = (&report["tenants"][0], &report["tenants"][1]);
+    assert_eq!((&report["ok"], &main["ok"], &fine["ok"]), (&json!(false), &json!(false), &json!(true)));
+    let problem = &main["problems"][0];
+    assert_eq!(problem["file"], json!(broken));
+    let offset = problem["offset"].as_u64().unwrap() as usize;
+    assert!(offset <= middle && middle < offset + 1_000, "{problem}");
+    let sound = TempDir::new();
+    let saved = salvage(bench.dir.path(), &sound.path().join("new")).unwrap().to_json();
+    assert!(saved["tenants"][0]["stopped"].as_str().unwrap().contains(&offset.to_string()), "{saved}");
+    let engine = Engine::open(sound.path().join("new")).unwrap();
+    assert_eq!(engine.tenant("other").unwrap().event("30").unwrap().position, 30);
+    let kept = engine.main().unwrap().head();
+    assert!(kept > 0 && kept < 30, "{kept}");
+    assert_eq!(look(&sound.path().join("new"))["ok"], true);
+    let again = salvage(bench.dir.path(), &sound.path().join("new")).unwrap_err();
+    assert_eq!(again.code(), Code::StoreExists);
+}
+
+#[tokio::test]
+async fn a_state_that_is_not_what_the_ledger_says_differs() {
+    let bench = Bench::new();
+    publish_keyed(&bench.engine, "a", 1).await;
+    bench.engine.close().await.unwrap();
+    let path = bench.dir.path().join("tenants/main/state.db");
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute("UPDATE key SET id = 'another'", []).unwrap();
+    drop(db);
+    let report = look(bench.dir.path());
+    let tenant = &report["tenants"][0];
+    assert_eq!((&report["ok"], &tenant["state"]), (&json!(false), &json!("differs")));
+    assert_eq!(tenant["problems"][0]["kind"], "state");
+    std::fs::remove_file(&path).unwrap();
+    let gone = look(bench.dir.path());
+    assert_eq!((&gone["ok"], &gone["tenants"][0]["state"]), (&json!(true), &json!("skipped")));
+}
+
+#[tokio::test]
+async fn an_absent_directory_is_said_and_not_made() {
+    let dir = TempDir::new();
+    let nowhere = dir.path().join("nowhere");
+    assert_eq!(verify(&nowhere, true, &mut |_, _| ()).unwrap_err().code(), Code::StoreNotFound);
+    assert_eq!(salvage(&nowhere, &dir.path().join("to")).unwrap_err().code(), Code::StoreNotFound);
+    assert!(!nowhere.exists() && !dir.path().join("to").exists());
+}
+
+#[tokio::test]
+async fn records_are_told_gapless() {
+    let bench = Bench::with(small);
+    bench.tenant.put_group("g", &json!({"pattern": "#"})).await.unwrap();
+    for n in 0..20 {
+        bench.publish("a", n).await;
+    }
+    let mut lines: Vec<Value> = Vec::new();
+    records(&bench.tenant, 1, |line| {
+        lines.push(serde_json::from_str(line).unwrap());
+        Ok::<(), model::Problem>(())
+    })
+    .unwrap();
+    assert_eq!(lines.len() as u64, bench.tenant.head());
+    for (index, line) in lines.iter().enumerate() {
+        assert_eq!(line["position"], index + 1);
+        assert!(line["k"].is_string() && line["v"] == 1 && line["time"].is_string() && line["d"].is_object());
+    }
+    assert_eq!(lines[0]["k"], "group.put");
+    assert_eq!(lines[1]["b"]["payload"]["n"], 0);
+}
