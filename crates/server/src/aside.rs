@@ -6,8 +6,8 @@ use std::future::Future;
 
 use model::{Code, Problem};
 
-/// A task bound to one client: a connection, or a stream on it. When it dies its client sees the connection end and
-/// nothing else in the engine rests on it, so nobody watches it.
+/// A task bound to one client: a connection, or a stream on it. When it dies its client sees the connection
+/// end and nothing else in the engine rests on it, so nobody watches it.
 pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }

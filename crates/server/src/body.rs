@@ -1,4 +1,5 @@
-//! Reading a request's body whole, within a size and a time; and the JSON objects that the verbs of a group take.
+//! Reading a request's body whole, within a size and a time; and the JSON objects that the verbs of a group
+//! take.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use hyper::header::CONTENT_TYPE;
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
-/// How much of a body that is too large is still read and thrown away, so that the client gets to read the refusal
-/// instead of a reset connection.
+/// How much of a body that is too large is still read and thrown away, so that the client gets to read the
+/// refusal instead of a reset connection.
 const DRAIN_BYTES_MAX: usize = 16 << 20;
 const DRAIN_FOR: Duration = Duration::from_secs(2);
 
@@ -89,8 +90,8 @@ async fn drain(body: &mut Body) {
     }
 }
 
-/// The media type in lower case without its parameters; empty when there is none. A charset other than UTF-8 is
-/// refused.
+/// The media type in lower case without its parameters; empty when there is none. A charset other than
+/// UTF-8 is refused.
 pub fn media_type(headers: &HeaderMap) -> Result<String, Problem> {
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(String::new()) };
     let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();

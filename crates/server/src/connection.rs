@@ -53,8 +53,8 @@ pub async fn accept(
     let _ = tokio::time::timeout(Duration::from_secs(1), all_closed.recv()).await;
 }
 
-/// A connection that failed while waiting concerns nobody else; with no descriptor left, accepting again at once
-/// would only spin.
+/// A connection that failed while waiting concerns nobody else; with no descriptor left, accepting again at
+/// once would only spin.
 async fn pause_after(error: &std::io::Error) {
     let of_one_client = matches!(
         error.kind(),
@@ -77,8 +77,8 @@ async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) 
         let doors = doors.clone();
         service_fn(move |request| guard::answer(router.clone(), doors.clone(), request))
     };
-    // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may wait for just
-    // those answers before it sends more.
+    // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may
+    // wait for just those answers before it sends more.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience.head)

@@ -5,6 +5,7 @@ use axum::response::Response;
 use engine::{Page, Query};
 use hyper::StatusCode;
 use model::event::push_text;
+use model::{Code, Problem};
 
 use crate::aside;
 use crate::caller::Call;
@@ -56,26 +57,29 @@ fn shown(page: &Page) -> Response {
 /// `GET /v1/events/{position or id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
-    named(&id)?;
-    let tenant = call.tenant;
-    let event = aside::blocking(move || tenant.event(&id)).await?;
+    let (tenant, wanted) = (call.tenant, id.clone());
+    let event =
+        aside::blocking(move || tenant.event(&wanted)).await.map_err(|problem| not_there(&id, problem))?;
     Ok(json(StatusCode::OK, event.to_json()))
 }
 
 /// `GET /v1/events/{position or id}/lineage`
 pub async fn lineage(Path(id): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
-    named(&id)?;
-    let tenant = call.tenant;
-    let lineage = aside::blocking(move || tenant.lineage(&id)).await?;
+    let (tenant, wanted) = (call.tenant, id.clone());
+    let found = aside::blocking(move || tenant.lineage(&wanted)).await;
+    let lineage = found.map_err(|problem| not_there(&id, problem))?;
     Ok(json(StatusCode::OK, lineage.to_string()))
 }
 
-/// Refuses what looks like a position and is none. (An id may begin with "-", but not hold only digits after it.)
-fn named(id: &str) -> Result<(), model::Problem> {
-    let number = id.strip_prefix(['-', '+']).unwrap_or(id);
-    if number.len() == id.len() || number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
-        return Ok(());
+/// What is not there and looks like a position below the first was a mistake in the request.
+fn not_there(id: &str, problem: Problem) -> Problem {
+    let number = id.strip_prefix('-').unwrap_or_default();
+    if problem.code() != Code::EventNotFound
+        || number.is_empty()
+        || !number.bytes().all(|b| b.is_ascii_digit())
+    {
+        return problem;
     }
-    Err(bad_request("id", format_args!("is a position or an id, not \"{id}\"")).hint("positions begin at 1"))
+    bad_request("id", format_args!("is a position or an id, not \"{id}\"")).hint("positions begin at 1")
 }

@@ -50,7 +50,9 @@ fn shown(status: StatusCode, group: &GroupView) -> Response {
 
 pub async fn list(call: Call) -> Answer {
     call.params(&[])?;
-    let groups: Vec<Value> = call.tenant.groups().iter().map(GroupView::to_json).collect();
+    let tenant = call.tenant;
+    let groups = aside::blocking(move || Ok(tenant.groups())).await?;
+    let groups: Vec<Value> = groups.iter().map(GroupView::to_json).collect();
     Ok(json_answer(StatusCode::OK, json!({ "groups": groups }).to_string()))
 }
 
@@ -63,7 +65,9 @@ pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
 
 pub async fn get(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
-    Ok(shown(StatusCode::OK, &call.tenant.group(&name)?))
+    let tenant = call.tenant;
+    let group = aside::blocking(move || tenant.group(&name)).await?;
+    Ok(shown(StatusCode::OK, &group))
 }
 
 pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {

@@ -1,12 +1,13 @@
-//! The HTTP doors: how an event comes in from outside and how groups, streams and people read what was recorded.
+//! The HTTP doors: how an event comes in from outside and how groups, streams and people read what was
+//! recorded.
 //!
 //! ```text
 //!  connection ─▶ guard ─▶ router ─▶ caller ─▶ one file per door ─▶ engine
 //!  accept,       panics,  path,     tenant,   publish events stream groups
 //!  time limits   limits   method    actor     seed003 health metrics
 //! ```
-//! A door reads the request strictly, asks the engine once, and writes the answer; every refusal leaves through
-//! `problem`. Nothing here decides anything about events.
+//! A door reads the request strictly, asks the engine once, and writes the answer; every refusal leaves
+//! through `problem`. Nothing here decides anything about events.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -50,7 +51,8 @@ pub struct Options {
     pub default_tenant: String,
 }
 
-/// Serves until `shutdown` is ready, then finishes what is in progress and returns; the caller closes the engine.
+/// Serves until `shutdown` is ready, then finishes what is in progress and returns; the caller closes the
+/// engine.
 pub async fn serve(
     engine: Engine,
     options: Options,

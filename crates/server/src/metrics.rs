@@ -9,8 +9,8 @@ use axum::response::Response;
 use engine::metrics::{BUCKETS, Handled, Histogram, Metrics, Topic};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
-use crate::Doors;
 use crate::problem::Answer;
+use crate::{Doors, aside};
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ struct Lag {
 }
 
 pub async fn metrics(State(doors): State<Arc<Doors>>) -> Answer {
-    let text = render(&doors.engine.metrics(), &lags(&doors));
+    let text = aside::blocking(move || Ok(render(&doors.engine.metrics(), &lags(&doors)))).await?;
     let mut response = Response::new(Body::from(text));
     let text_format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text_format);

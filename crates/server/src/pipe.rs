@@ -1,7 +1,7 @@
 //! Between a task that makes an answer bit by bit and the client that reads it: a buffer with a bound.
 //!
-//! The task may run ahead of the reader up to the bound, so that a client which sends everything before it reads
-//! anything does not stand still; bits that pile up leave as one piece.
+//! The task may run ahead of the reader up to the bound, so that a client which sends everything before it
+//! reads anything does not stand still; bits that pile up leave as one piece.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! `POST /v1/events`: what a client says becomes drafts, and is answered once it is recorded and synced (contracts §2).
+//! `POST /v1/events`: what a client says becomes drafts, and is answered once it is recorded and synced
+//! (contracts §2).
 
 use axum::body::Body;
 use axum::response::Response;
@@ -152,7 +153,8 @@ fn many(outcomes: &[Outcome]) -> Response {
     json(StatusCode::CREATED, out)
 }
 
-/// What [`Outcome::to_json`] says, written straight into the answer, because it is on the path of every publish.
+/// What [`Outcome::to_json`] says, written straight into the answer, because it is on the path of every
+/// publish.
 fn write_outcome(out: &mut String, outcome: &Outcome) {
     use std::fmt::Write;
     match outcome {

@@ -1,8 +1,8 @@
 //! `GET /v1/events/stream`: events as they are recorded, as server-sent events, without a gap (contracts §2).
 //!
-//! A stream is a follower of the ledger with a small buffer. A reader that falls behind costs nothing but its place in
-//! the ledger; one that takes nothing at all while its buffer is full is told so and closed, and can come back with
-//! the last id it saw.
+//! A stream is a follower of the ledger with a small buffer. A reader that falls behind costs nothing but
+//! its place in the ledger; one that takes nothing at all while its buffer is full is told so and closed,
+//! and can come back with the last id it saw.
 
 use std::sync::Arc;
 

@@ -61,20 +61,30 @@ impl Follower {
         let mut wanted = Vec::new();
         let head = self.tenant.head();
         while self.next <= head && wanted.is_empty() {
-            let (events, through) = self.tenant.events_from(self.next, head, max)?;
-            self.next = through + 1;
-            wanted = events.into_iter().filter(|event| self.follow.wants(event)).collect();
+            wanted = self.step(head, max)?;
         }
         Ok(wanted)
     }
 
-    /// Waits until there is something. Dropping the future loses nothing.
+    /// Looks at the next piece of the ledger.
+    fn step(&mut self, head: Position, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
+        let (events, through) = self.tenant.events_from(self.next, head, max)?;
+        self.next = through + 1;
+        Ok(events.into_iter().filter(|event| self.follow.wants(event)).collect())
+    }
+
+    /// Waits until there is something. Dropping the future loses nothing. A long way through events that are not
+    /// wanted is gone piece by piece, so that others on this thread are served in between.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
         loop {
             self.seen.borrow_and_update();
-            let events = self.try_next(max)?;
-            if !events.is_empty() {
-                return Ok(events);
+            let head = self.tenant.head();
+            while self.next <= head {
+                let events = self.step(head, max)?;
+                if !events.is_empty() {
+                    return Ok(events);
+                }
+                tokio::task::yield_now().await;
             }
             if self.seen.changed().await.is_err() {
                 return Err(crate::tenant::closing());

@@ -1,4 +1,5 @@
-//! How a remote worker takes events from a group and says what became of them: pull, ack, nack, extend, reject.
+//! How a remote worker takes events from a group and says what became of them: pull, ack, nack, extend,
+//! reject.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -37,7 +37,8 @@ impl Lines {
         self.at_end && self.buffer.is_empty()
     }
 
-    /// The next whole line that is not blank, with its number from 1; `body.too_large` in place of one too long.
+    /// The next whole line that is not blank, with its number from 1; `body.too_large` in place of one too
+    /// long.
     pub fn next(&mut self) -> Option<(u64, Result<Bytes, Problem>)> {
         loop {
             let (line, whole) = self.cut()?;
@@ -56,8 +57,8 @@ impl Lines {
         }
     }
 
-    /// Takes bytes up to a newline, or all of them when they are the last or already too many; and whether the line
-    /// is whole with that.
+    /// Takes bytes up to a newline, or all of them when they are the last or already too many; and whether
+    /// the line is whole with that.
     fn cut(&mut self) -> Option<(Bytes, bool)> {
         let newline =
             self.buffer[self.searched..].iter().position(|b| *b == b'\n').map(|i| i + self.searched);

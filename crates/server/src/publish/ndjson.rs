@@ -1,7 +1,8 @@
 //! NDJSON in and out: each line is an event by itself, answered in order as soon as it is synced.
 //!
-//! Lines enter the engine in order, many before the first is answered; so one sync serves many lines. Bounded on
-//! every side: the line, the lines in progress, and the answers that the client has not read yet.
+//! Lines enter the engine in order, many before the first is answered; so one sync serves many lines.
+//! Bounded on every side: the line, the lines in progress, and the answers that the client has not read
+//! yet.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

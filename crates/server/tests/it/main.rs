@@ -1,4 +1,5 @@
-//! The doors as a client meets them: a real server on a free port, an engine on a fresh directory, bytes on a socket.
+//! The doors as a client meets them: a real server on a free port, an engine on a fresh directory, bytes on
+//! a socket.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 

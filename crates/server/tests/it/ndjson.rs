@@ -14,7 +14,8 @@ fn lines(text: &str) -> Vec<Value> {
 #[test]
 fn each_line_has_its_own_answer_in_order() {
     let server = Server::start();
-    let body = "{\"topic\":\"a.1\",\"key\":\"k\"}\n\n{\"topic\":\"a..2\"}\nnot json\n{\"topic\":\"a.1\",\"key\":\"k\"}\r\n{\"topic\":\"a.3\"}";
+    let keyed = r#"{"topic":"a.1","key":"k"}"#;
+    let body = format!("{keyed}\n\n{{\"topic\":\"a..2\"}}\nnot json\n{keyed}\r\n{{\"topic\":\"a.3\"}}");
     let reply = server.send("POST", "/v1/events", &NDJSON, body);
     assert_eq!((reply.status, reply.headers["content-type"].as_str()), (200, "application/x-ndjson"));
     let answers = lines(&reply.text());

@@ -7,8 +7,8 @@ use crate::harness::Server;
 #[test]
 fn a_recorded_row_collapses_on_its_key_and_is_seen_newest_first() {
     let server = Server::start();
-    let row = json!({"event_type":"price.changed","entity_type":"item","entity_id":"10472","payload":{"new":9},
-        "caused_by":"drain:push","source_system":"drain","idempotency_key":"k1"});
+    let row = json!({"event_type":"price.changed","entity_type":"item","entity_id":"10472",
+        "payload":{"new":9},"caused_by":"drain:push","source_system":"drain","idempotency_key":"k1"});
     let first = server.post("/api/events/record", row.to_string()).ok(201);
     assert_eq!(first["collapsed"], false);
     let again = server.post("/api/events/record", row.to_string()).ok(200);
