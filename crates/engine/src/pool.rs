@@ -38,6 +38,22 @@ impl Pool {
         Ok(pool)
     }
 
+    /// A pool without threads: what is pushed waits for [`Pool::run_waiting`]. Simulation.
+    pub fn inline() -> Arc<Pool> {
+        Arc::new(Pool { queue: Mutex::default(), ready: Condvar::new() })
+    }
+
+    /// Does on the caller's thread what waits now.
+    pub fn run_waiting(&self) {
+        let waiting = std::mem::take(&mut lock(&self.queue).waiting);
+        waiting.into_iter().for_each(Work::work);
+    }
+
+    /// Lets go of what waits: the simulated process is dead.
+    pub fn forget_waiting(&self) {
+        lock(&self.queue).waiting.clear();
+    }
+
     pub fn push(&self, work: Arc<dyn Work>) {
         lock(&self.queue).waiting.push_back(work);
         self.ready.notify_one();

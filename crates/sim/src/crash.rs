@@ -1,0 +1,1 @@
+//! Kills and power cuts of the real thing.

@@ -1,0 +1,1 @@
+//! The power of a loop-mounted disk, cut by ioctl.
