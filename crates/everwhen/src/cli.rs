@@ -6,6 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use model::{Code, Problem};
 
+use crate::bench;
 use crate::commands::{
     backup, completions, db, dead_letters, doctor, drain, erase, events, export, groups, import, init,
     publish, replay, restore, salvage, serve, tail, r#try, verify,
@@ -68,6 +69,7 @@ pub enum Command {
     Restore(restore::Args),
     Doctor(doctor::Args),
     Db(db::Args),
+    Bench(bench::Args),
     Try(r#try::Args),
     Completions(completions::Args),
 }
@@ -81,6 +83,7 @@ impl Command {
             Command::Salvage(_) => Some("salvage"),
             Command::Restore(_) => Some("restore"),
             Command::Db(_) => Some("db"),
+            Command::Bench(_) => Some("bench"),
             Command::Try(_) => Some("try"),
             Command::Completions(_) => Some("completions"),
             _ => None,
@@ -109,7 +112,7 @@ pub fn tree() -> clap::Command {
 }
 
 /// What clap could not understand, as a problem: one line of what is wrong, one of what to type.
-pub fn usage(error: &clap::Error) -> Problem {
+pub fn usage(error: &clap::Error, words: impl Iterator<Item = String>) -> Problem {
     let rendered = error.render().to_string();
     let first = rendered.lines().take_while(|line| !line.trim().is_empty());
     let message = first.map(str::trim).collect::<Vec<_>>().join(" ");
@@ -117,8 +120,16 @@ pub fn usage(error: &clap::Error) -> Problem {
     let tip = rendered.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(str::to_owned);
     let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
     let hint = tip.or_else(|| suggestion(error)).or_else(|| usage.map(|usage| format!("usage: {usage}")));
-    Problem::new(Code::UsageInvalid, message)
-        .hint(hint.unwrap_or_else(|| "everwhen --help lists all commands".to_owned()))
+    Problem::new(Code::UsageInvalid, message).hint(hint.unwrap_or_else(|| see_help(words)))
+}
+
+/// The help page of the command that was meant.
+fn see_help(mut words: impl Iterator<Item = String>) -> String {
+    let tree = tree();
+    match words.find(|word| tree.find_subcommand(word).is_some()) {
+        Some(command) => format!("everwhen {command} --help shows examples"),
+        None => "everwhen --help lists all commands".to_owned(),
+    }
 }
 
 fn suggestion(error: &clap::Error) -> Option<String> {
@@ -153,7 +164,7 @@ mod tests {
     #[test]
     fn a_misspelt_command_is_told_the_nearest() {
         let error = Cli::try_parse_from(["everwhen", "pubish"]).err().unwrap();
-        let problem = usage(&error);
+        let problem = usage(&error, std::iter::empty());
         assert_eq!(problem.code(), Code::UsageInvalid);
         assert!(problem.hint_text().unwrap().contains("publish"), "{problem:?}");
     }

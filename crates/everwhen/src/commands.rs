@@ -35,6 +35,7 @@ pub fn run_plain(command: Command, session: &Session) -> Result<Option<Command>,
         Command::Try(args) => r#try::run(&args, session).map(|()| None),
         Command::Completions(args) => completions::run(&args, session).map(|()| None),
         Command::Db(args) => db::run(&args, session).map(|()| None),
+        Command::Bench(args) => crate::bench::run(&args, session).map(|()| None),
         other => Ok(Some(other)),
     }
 }
@@ -57,6 +58,8 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Backup(args) => backup::run(args, session).await,
         Command::Restore(args) => restore::run(args, session).await,
         Command::Doctor(args) => doctor::run(args, session).await,
-        Command::Init(_) | Command::Try(_) | Command::Completions(_) | Command::Db(_) => Ok(()),
+        Command::Init(_) | Command::Try(_) | Command::Completions(_) | Command::Db(_) | Command::Bench(_) => {
+            Ok(())
+        }
     }
 }

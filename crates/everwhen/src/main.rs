@@ -12,6 +12,7 @@ use clap::Parser;
 use model::{Code, Problem};
 use tokio::runtime::Runtime;
 
+mod bench;
 mod cli;
 mod client;
 mod commands;
@@ -100,7 +101,7 @@ fn not_understood(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let json = std::env::args_os().any(|word| word == "--json");
-    let problem = cli::usage(error);
+    let problem = cli::usage(error, std::env::args());
     Output::new(json, false).fail(&problem);
     ExitCode::from(problem.code().exit())
 }

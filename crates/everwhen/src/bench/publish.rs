@@ -1,0 +1,109 @@
+//! `bench publish`: durable publishing in process, beside the same writes done bare and beside SQLite.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use engine::{Caller, Draft, Engine, Options, Tenant};
+use model::Problem;
+use serde_json::{Value, json};
+
+use super::measure::{Latencies, Rate, report, round};
+use super::raw::{CountingDisk, Writes, replay};
+use super::{failed, sqlite};
+
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub publishers: usize,
+    pub events: u64,
+    pub bytes: usize,
+}
+
+/// An event whose payload is about `bytes` long.
+pub fn draft(bytes: usize) -> Draft {
+    let frame = r#"{"sensor":"kitchen","value":21.5,"note":""}"#.len();
+    let note = "x".repeat(bytes.saturating_sub(frame));
+    Draft::new("bench.reading", &json!({"sensor": "kitchen", "value": 21.5, "note": note}))
+}
+
+pub fn run(dir: &Path, load: Load, with_sqlite: bool) -> Result<Value, Problem> {
+    let writes = Writes::default();
+    let disk = Arc::new(CountingDisk { writes: writes.clone() });
+    let engine = Engine::open_with(dir.join("data"), Options { disk, ..Options::default() })?;
+    let tenant = engine.main()?;
+    warm_up(&tenant, load)?;
+    writes.reset();
+    let ours = measure(&tenant, load)?;
+    let sizes = writes.sizes();
+    super::block_on(engine.close())?;
+    let (growing, filled) = replay(dir, &sizes, ours.events).map_err(failed)?;
+    let mut result = Rate { fsyncs: sizes.len() as u64, ..ours }.to_json();
+    result.insert("bytes_written".into(), json!(sizes.iter().sum::<usize>()));
+    let ratio = |ours: f64, raw: f64| json!(round(ours / raw.max(1e-9), 3));
+    let ours_p50 = result["p50_us"].as_f64().unwrap_or_default();
+    let per_s = result["events_per_s"].as_f64().unwrap_or_default();
+    let raw_p50 = growing.latencies.percentile_us(50.0) as f64;
+    result.insert("ratio".into(), json!({
+        "events_per_s": ratio(per_s, growing.per_second()), "p50": ratio(ours_p50, raw_p50),
+    }));
+    result.insert("raw".into(), Value::Object(growing.to_json()));
+    result.insert("raw_zeroed".into(), Value::Object(filled.to_json()));
+    if with_sqlite {
+        let sqlite = sqlite::group_commit(dir, load)?;
+        result.insert("sqlite".into(), Value::Object(sqlite.to_json()));
+    }
+    let args = json!({"publishers": load.publishers, "events": load.events, "bytes": load.bytes});
+    Ok(report("publish", args, result, dir))
+}
+
+/// Long enough for the first segment to be prefilled, as in any process that has run for a second.
+fn warm_up(tenant: &Tenant, load: Load) -> Result<(), Problem> {
+    measure(tenant, Load { events: (load.events / 10).clamp(200, 20_000), ..load }).map(|_| ())
+}
+
+pub fn measure(tenant: &Tenant, load: Load) -> Result<Rate, Problem> {
+    match load.publishers {
+        1 => alone(tenant, load),
+        _ => super::block_on(together(tenant, load)),
+    }
+}
+
+/// One publisher, on this thread: what an idle writer costs.
+fn alone(tenant: &Tenant, load: Load) -> Result<Rate, Problem> {
+    let (caller, draft) = (Caller::local(), draft(load.bytes));
+    let mut latencies = Latencies::with_capacity(load.events as usize);
+    let started = Instant::now();
+    for _ in 0..load.events {
+        let begun = Instant::now();
+        tenant.publish_blocking(&caller, draft.clone())?;
+        latencies.add(begun.elapsed());
+    }
+    Ok(Rate { seconds: started.elapsed(), events: load.events, latencies, fsyncs: 0 })
+}
+
+/// Many publishers, each waiting for its answer before it publishes again.
+async fn together(tenant: &Tenant, load: Load) -> Result<Rate, Problem> {
+    let left = Arc::new(AtomicU64::new(load.events));
+    let mut tasks = tokio::task::JoinSet::new();
+    let started = Instant::now();
+    for _ in 0..load.publishers {
+        let (tenant, left, draft) = (tenant.clone(), left.clone(), draft(load.bytes));
+        tasks.spawn(async move {
+            let caller = Caller::local();
+            let mut latencies = Latencies::default();
+            let take = |n: u64| n.checked_sub(1);
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+                let begun = Instant::now();
+                tenant.publish(&caller, draft.clone()).await?;
+                latencies.add(begun.elapsed());
+            }
+            Ok::<_, Problem>(latencies)
+        });
+    }
+    let mut latencies = Latencies::with_capacity(load.events as usize);
+    while let Some(done) = tasks.join_next().await {
+        latencies.extend(done.map_err(failed)??);
+    }
+    Ok(Rate { seconds: started.elapsed(), events: load.events, latencies, fsyncs: 0 })
+}
