@@ -263,6 +263,9 @@ impl Tenant {
             Ok(Turn { answers, committed }) => {
                 self.note_sync(open, moment);
                 self.hand_on(open, committed);
+                if answers.iter().any(|answer| matches!(answer, Err(p) if p.code() == Code::StorageFull)) {
+                    self.metrics().storage_full(true);
+                }
                 replies.into_iter().zip(answers).for_each(|(reply, answer)| _ = reply.send(answer));
             }
             Err(fatal) => {

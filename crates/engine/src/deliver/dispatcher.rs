@@ -404,6 +404,9 @@ impl Dispatcher {
                 slot.event = super::without_content(&slot.event);
                 self.bytes += size(&slot.event);
             }
+            if let Some(failure) = self.group.failures.get_mut(position) {
+                failure.error = None;
+            }
             let Some(key) = self.group.parked.remove(position) else { continue };
             for waiting in self.keys.get(&key).cloned().unwrap_or_default() {
                 if self.slots.get(&waiting).is_some_and(|slot| slot.stand == Stand::Blocked) {

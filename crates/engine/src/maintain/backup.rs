@@ -42,6 +42,8 @@ struct Place {
 pub struct Backed {
     pub at: Timestamp,
     pub tenants: Vec<Copied>,
+    /// Tenants that do not open, and are not in the backup.
+    pub left_out: Vec<String>,
 }
 
 /// What was brought back.
@@ -60,7 +62,11 @@ pub struct Copied {
 
 impl Backed {
     pub fn to_json(&self) -> Value {
-        json!({"at": self.at, "tenants": shown(&self.tenants)})
+        let mut out = json!({"at": self.at, "tenants": shown(&self.tenants)});
+        if !self.left_out.is_empty() {
+            out["left_out"] = json!(self.left_out);
+        }
+        out
     }
 }
 
@@ -101,7 +107,9 @@ async fn copy_all(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
     let place = |t: &Copied| (t.tenant.clone(), Place { position: t.last, chain: t.head.clone() });
     let manifest = Manifest { at, tenants: tenants.iter().map(place).collect() };
     files::write_small(&to.join(MANIFEST), json!(manifest).to_string().as_bytes())?;
-    Ok(Backed { at, tenants })
+    let mut left_out: Vec<String> = files::tenants(engine.dir())?.into_iter().map(|(name, _)| name).collect();
+    left_out.retain(|name| !tenants.iter().any(|copied| copied.tenant == *name));
+    Ok(Backed { at, tenants, left_out })
 }
 
 fn copy_tenant(tenant: &Tenant, to: &Path) -> Result<Copied, Problem> {

@@ -40,7 +40,7 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     }
     let mut scanned = tenant.head();
     let mut bodies = events.clone();
-    bodies.extend(dead_letters(tenant, events, (*events.first().unwrap_or(&1), scanned))?);
+    bodies.extend(failures(tenant, events, (*events.first().unwrap_or(&1), scanned))?);
     for event in events {
         bodies.extend(tenant.with_reader(|reader| deferred_of(reader, *event))?);
     }
@@ -49,7 +49,7 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
         carry_out(tenant, bodies.into_iter().collect())?;
         tenant.forget_content(events);
         let head = tenant.head();
-        bodies = dead_letters(tenant, events, (scanned + 1, head))?;
+        bodies = failures(tenant, events, (scanned + 1, head))?;
         scanned = head;
     }
     clean_copies(tenant)?;
@@ -66,8 +66,8 @@ fn check(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     Ok(kept)
 }
 
-/// The dead letters of these events among the records of `span`: each holds a copy.
-fn dead_letters(
+/// The records of deliveries of these events that went wrong: a dead letter holds a copy, an error may quote it.
+fn failures(
     tenant: &Tenant,
     events: &BTreeSet<Position>,
     (from, to): (Position, Position),
@@ -83,7 +83,9 @@ fn dead_letters(
             tenant.with_reader(|reader| reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem))?;
         for text in ledger::lines(&bytes) {
             let (line, _) = read::parse(text)?;
-            for record in line.records().filter(|record| record.kind == "group.dead") {
+            for record in
+                line.records().filter(|record| ["group.dead", "group.failed"].contains(&record.kind))
+            {
                 let of = serde_json::from_str::<Of>(record.data.get());
                 if of.is_ok_and(|of| events.contains(&of.position)) {
                     found.insert(record.position);

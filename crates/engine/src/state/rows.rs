@@ -199,6 +199,12 @@ impl State {
             "UPDATE dead_letter SET error = NULL, parked_key = NULL WHERE record = ?1",
             [position],
         )?;
+        let failing = self.groups.values().filter(|group| group.failures.contains_key(&position));
+        let names: Vec<String> = failing.map(|group| group.name.clone()).collect();
+        for name in names {
+            let failure = self.group_mut(&name).and_then(|group| group.failures.get_mut(&position));
+            failure.into_iter().for_each(|failure| failure.error = None);
+        }
         self.db.execute("UPDATE deferred SET body = NULL WHERE position = ?1", [position])?;
         self.db.execute("UPDATE key SET fingerprint = zeroblob(32) WHERE position = ?1", [position])?;
         self.open_rows += 1;

@@ -30,6 +30,9 @@ async fn an_erased_event_is_gone_from_every_file_and_keeps_its_place() {
     let out = bench.pull("g", 2).await;
     bench.tenant.reject("g", &tokens(&out), Some(format!("cannot: {SECRET}"))).await.unwrap();
     bench.tenant.redrive("g", Redrive::Positions(vec![second])).await.unwrap();
+    bench.tenant.put_group("slow", &json!({"pattern": "c", "start": "beginning"})).await.unwrap();
+    let failed = bench.pull("slow", 1).await;
+    bench.tenant.nack("slow", &tokens(&failed), None, Some(format!("odd: {SECRET}"))).await.unwrap();
     snapshot::take(&bench.tenant).unwrap();
     assert!(!holding(bench.dir.path(), SECRET).is_empty());
 
@@ -48,7 +51,7 @@ async fn an_erased_event_is_gone_from_every_file_and_keeps_its_place() {
     assert_eq!(got, [(first, true), (second, true), (third, true)]);
     let report = verify(bench.dir.path(), false, &mut |_, _| ()).unwrap().to_json();
     assert_eq!((&report["ok"], &report["tenants"][0]["state"]), (&json!(true), &json!("equal")), "{report}");
-    assert_eq!(report["tenants"][0]["erased"], 5);
+    assert_eq!(report["tenants"][0]["erased"], 6);
     let (before, after, dir) = rebuilt(bench).await;
     assert_eq!(before, after);
     assert!(holding(dir.path(), SECRET).is_empty());

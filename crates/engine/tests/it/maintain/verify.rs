@@ -39,6 +39,41 @@ async fn a_sound_directory_verifies_beside_its_engine_and_after_it() {
     assert_eq!(before.len(), after, "verify left something behind");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_finds_nothing_wrong_with_a_ledger_that_grows_is_trimmed_and_erased_meanwhile() {
+    let bench = Bench::with(|options| {
+        options.ledger.segment_bytes = 20_000;
+        options.settings.retention.bytes = Some(100_000);
+    });
+    let (engine, tenant) = (bench.engine.clone(), bench.tenant.clone());
+    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = done.clone();
+    let writing = tokio::spawn(async move {
+        let mut n = 0;
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            n += 1;
+            let position = publish_keyed(&engine, "a", n).await;
+            if n % 50 == 0 {
+                tenant.erase(&[position - 3]).await.unwrap();
+            }
+            if n % 200 == 0 {
+                engine::maintain::retention::run(&tenant).unwrap();
+            }
+        }
+        n
+    });
+    for _ in 0..10 {
+        let report = look(bench.dir.path());
+        assert_eq!(
+            (&report["ok"], &report["tenants"][0]["problems"]),
+            (&json!(true), &json!([])),
+            "{report}"
+        );
+    }
+    done.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(writing.await.unwrap() > 0);
+}
+
 #[tokio::test]
 async fn damage_is_named_by_file_and_offset_and_other_tenants_serve() {
     let bench = Bench::with(small);
