@@ -86,6 +86,8 @@ pub(crate) struct Inner {
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
     closing: AtomicBool,
+    /// The last head that a clean stop marked; nothing was written since while it equals the head.
+    closed_at: Option<Position>,
     upkeep: Upkeep,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
 }

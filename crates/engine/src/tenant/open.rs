@@ -68,6 +68,7 @@ impl Tenant {
             sync_nanos: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
             closing: AtomicBool::new(false),
+            closed_at: (opened.clean || head == 0).then_some(head),
             upkeep: Upkeep::default(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),
@@ -145,8 +146,11 @@ impl Tenant {
     /// The part of closing that waits for nobody.
     pub fn close_now(&self) -> Result<(), Problem> {
         self.0.closing.store(true, Ordering::Release);
-        self.record_floors();
-        self.ask_blocking(Command::Note { records: vec![Record::LedgerClosed] })?;
+        // A directory that was only looked at stays as it was.
+        if self.0.closed_at != Some(self.head()) {
+            self.record_floors();
+            self.ask_blocking(Command::Note { records: vec![Record::LedgerClosed] })?;
+        }
         let mut writer = lock(&self.0.writer).take().ok_or_else(closing)?;
         let broken = |Fatal(problem): Fatal| problem;
         writer.settle().map_err(broken)?;

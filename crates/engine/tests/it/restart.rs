@@ -71,3 +71,15 @@ fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
         }
     }
 }
+
+#[tokio::test]
+async fn a_directory_that_was_only_looked_at_stays_as_it_was() {
+    let bench = Bench::new().reopen().await;
+    assert_eq!(bench.tenant.head(), 0, "opening and closing an empty ledger writes nothing");
+    bench.tenant.put_group("g", &json!({"pattern": "a"})).await.unwrap();
+    bench.publish("b", 1).await;
+    let bench = bench.reopen().await;
+    let head = bench.tenant.head();
+    let bench = bench.reopen().await.reopen().await;
+    assert_eq!(bench.tenant.head(), head);
+}
