@@ -1,6 +1,7 @@
 //! Where commands wait for their tenant's writer, and how it takes a batch of them: whatever queued during the last sync.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
 use model::Problem;
@@ -15,13 +16,25 @@ pub type Pending = oneshot::Receiver<Result<Answer, Problem>>;
 
 #[derive(Default)]
 pub struct Mailbox {
-    queue: Mutex<VecDeque<(Command, Reply)>>,
+    queue: Mutex<VecDeque<Letter>>,
+}
+
+struct Letter {
+    command: Command,
+    reply: Reply,
+    /// Who sent it, as far as fairness goes.
+    source: u64,
 }
 
 impl Mailbox {
     pub fn push(&self, command: Command) -> Pending {
+        let source = source_of(&command);
+        self.post(command, source)
+    }
+
+    fn post(&self, command: Command, source: u64) -> Pending {
         let (reply, pending) = oneshot::channel();
-        lock(&self.queue).push_back((command, reply));
+        lock(&self.queue).push_back(Letter { command, reply, source });
         pending
     }
 
@@ -29,20 +42,46 @@ impl Mailbox {
         lock(&self.queue).is_empty()
     }
 
-    /// The next batch, in order of arrival, within the limits of R5.
+    /// The next batch, in order of arrival, within the limits of R5. While others wait, one source gets at most half of
+    /// it; the rest of its letters keep their place for the next.
     pub fn take(&self) -> (Vec<Command>, Vec<Reply>) {
         let mut queue = lock(&self.queue);
+        let crowded = queue.len() > BATCH_COMMANDS_MAX / 2;
+        let alone = !crowded || queue.iter().all(|letter| letter.source == queue[0].source);
+        let mut share: HashMap<u64, usize> = HashMap::new();
+        let (mut commands, mut replies, mut left) = (Vec::new(), Vec::new(), VecDeque::new());
         let mut bytes = 0;
-        let mut count = 0;
-        for (command, _) in queue.iter().take(BATCH_COMMANDS_MAX) {
-            bytes += size(command);
-            if count > 0 && bytes > BATCH_BYTES_MAX {
+        while let Some(letter) = queue.pop_front() {
+            bytes += size(&letter.command);
+            if !commands.is_empty() && bytes > BATCH_BYTES_MAX || commands.len() == BATCH_COMMANDS_MAX {
+                left.push_back(letter);
                 break;
             }
-            count += 1;
+            if !alone && over_half(&mut share, letter.source) {
+                left.push_back(letter);
+                continue;
+            }
+            commands.push(letter.command);
+            replies.push(letter.reply);
         }
-        queue.drain(..count).unzip()
+        left.into_iter().rev().for_each(|letter| queue.push_front(letter));
+        (commands, replies)
     }
+}
+
+/// Publishes are told apart by their actor; everything else keeps the engine going and counts as one.
+fn source_of(command: &Command) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Command::Publish { events, .. } = command {
+        events.first().map(|event| &event.event.envelope.actor).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn over_half(share: &mut HashMap<u64, usize>, source: u64) -> bool {
+    let count = share.entry(source).or_default();
+    *count += 1;
+    *count > BATCH_COMMANDS_MAX / 2
 }
 
 fn size(command: &Command) -> usize {
@@ -54,5 +93,34 @@ fn size(command: &Command) -> usize {
             })
             .sum(),
         _ => 256,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(mailbox: &Mailbox, source: u64) {
+        // What a command is does not matter here, only who sent it.
+        drop(mailbox.post(Command::Unhalt { name: source.to_string() }, source));
+    }
+
+    fn sources(mailbox: &Mailbox) -> Vec<String> {
+        let name = |command: &Command| match command {
+            Command::Unhalt { name } => name.clone(),
+            _ => String::new(),
+        };
+        mailbox.take().0.iter().map(name).collect()
+    }
+
+    #[test]
+    fn one_source_gets_half_a_batch_while_another_waits_and_all_of_it_alone() {
+        let mailbox = Mailbox::default();
+        (0..3 * BATCH_COMMANDS_MAX).for_each(|_| letter(&mailbox, 1));
+        letter(&mailbox, 2);
+        let first = sources(&mailbox);
+        assert_eq!(first.iter().filter(|s| *s == "1").count(), BATCH_COMMANDS_MAX / 2);
+        assert_eq!(first.last().map(String::as_str), Some("2"), "the late one does not wait for the flood");
+        assert_eq!(sources(&mailbox).len(), BATCH_COMMANDS_MAX, "alone again");
     }
 }

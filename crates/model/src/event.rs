@@ -193,6 +193,12 @@ impl Event {
 
     /// Appends what [`Event::to_json`] returns; on the path of every delivery, hence written by hand.
     pub fn write_json(&self, out: &mut String) {
+        self.write_envelope(out);
+        self.write_content(out);
+    }
+
+    /// Everything but extensions and payload, without the closing brace.
+    fn write_envelope(&self, out: &mut String) {
         let envelope = &self.envelope;
         out.push_str("{\"id\":");
         push_text(out, &envelope.id);
@@ -230,7 +236,6 @@ impl Event {
             out.push_str(&sequence.to_string());
         }
         push_optional(out, "content_type", envelope.content_type.as_deref());
-        self.write_content(out);
     }
 
     fn write_content(&self, out: &mut String) {
@@ -248,10 +253,24 @@ impl Event {
         out.push('}');
     }
 
-    /// The event as a JSON value, the root that filters and mappers read.
+    /// The event as a JSON value, the root that filters and mappers read. Envelope, extensions and payload are parsed
+    /// apart, so that a payload of the greatest depth still fits the parser's limit.
     pub fn to_value(&self) -> Value {
-        // The text is ours and the payload was checked when it was admitted, so it parses.
-        serde_json::from_str(&self.to_json()).unwrap_or_else(|_| Value::Object(Map::new()))
+        let mut text = String::with_capacity(320);
+        self.write_envelope(&mut text);
+        text.push('}');
+        let mut value: Value = serde_json::from_str(&text).unwrap_or_else(|_| Value::Object(Map::new()));
+        let mut put = |name: &str, text: Option<&str>| {
+            if let Some(part) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+                value[name] = part;
+            }
+        };
+        put("ext", self.content.ext());
+        put("payload", self.content.payload());
+        if matches!(self.content, Content::Erased) {
+            value["erased"] = true.into();
+        }
+        value
     }
 
     /// Seed 003's row for this event, with that document's column names.
@@ -353,6 +372,14 @@ mod tests {
         assert_eq!(value["type"], "a.b");
         assert_eq!(value["band"], "green");
         assert!(value.get("key").is_none());
+    }
+
+    #[test]
+    fn the_deepest_payload_still_reads_as_a_value() {
+        let payload = format!("{}1{}", "[".repeat(127), "]".repeat(127));
+        let body = Content::to_body(&payload, None);
+        let content = Content::from_body(std::str::from_utf8(&body).ok()).unwrap();
+        assert!(Event { content, ..event() }.to_value()["payload"].is_array());
     }
 
     #[test]

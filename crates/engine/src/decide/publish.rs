@@ -121,9 +121,7 @@ pub(super) fn admit_due(state: &State, ground: &mut Ground<'_>) -> Result<Decide
     let mut entries = Vec::new();
     let mut due = state.deferred.iter().take_while(|(until, _)| *until <= ground.now);
     for (_, deferred) in due.by_ref().take(DUE_MAX) {
-        let Some((mut envelope, content)) = state.deferred_at(*deferred)? else { continue };
-        // When it happened is when it was first published, unless the client said otherwise; that stands already.
-        envelope.time.get_or_insert(ground.now);
+        let Some((envelope, content)) = state.deferred_at(*deferred)? else { continue };
         let position = ground.next + entries.len() as u64 + 1;
         let event = Event { position, recorded_at: ground.now, envelope, content };
         entries.push(Entry::new(Record::EventAdmitted { deferred: *deferred }, ground.entropy));

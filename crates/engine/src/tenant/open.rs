@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a state.db that does not fit its ledger is removed here")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -10,7 +11,8 @@ use ledger::disk::Disk;
 use ledger::{FileLedger, Head, Ledger, Opened};
 use model::event::{Content, Envelope, Event};
 use model::record::Record;
-use model::{Code, Position, Problem, Timestamp};
+use model::{Code, Problem};
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::{Inner, Surroundings, Tenant, closing};
@@ -286,24 +288,16 @@ fn fold(ledger: &dyn Ledger, state: &mut State) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Reads back an event as [`Event::to_json`] wrote it: dead letters keep theirs in this form.
+/// Reads back an event as [`Event::to_json`] wrote it: dead letters keep theirs in this form. Payload and extensions are
+/// taken as they stand, never parsed.
 pub(super) fn event_from_json(text: &str) -> Option<Event> {
-    #[derive(serde::Deserialize)]
-    struct Shown {
-        position: Position,
-        recorded_at: Timestamp,
-        #[serde(default)]
-        ttl: Option<f64>,
-        #[serde(flatten)]
-        envelope: Envelope,
-    }
-    #[derive(serde::Deserialize)]
-    struct Body {
-        payload: Option<Box<serde_json::value::RawValue>>,
-        ext: Option<Box<serde_json::value::RawValue>>,
-    }
-    let Shown { position, recorded_at, ttl, mut envelope } = serde_json::from_str(text).ok()?;
-    let Body { payload, ext } = serde_json::from_str(text).ok()?;
+    let mut parts: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
+    let mut take = |name: &str| parts.remove(name);
+    let position = serde_json::from_str(take("position")?.get()).ok()?;
+    let recorded_at = serde_json::from_str(take("recorded_at")?.get()).ok()?;
+    let ttl: Option<f64> = take("ttl").and_then(|ttl| serde_json::from_str(ttl.get()).ok());
+    let (payload, ext) = (take("payload"), take("ext"));
+    let mut envelope: Envelope = serde_json::from_str(&serde_json::to_string(&parts).ok()?).ok()?;
     envelope.ttl_ms = ttl.map(|seconds| (seconds * 1000.0) as u64);
     let content = payload.map_or(Content::Erased, |payload| Content::Kept { payload, ext });
     Some(Event { position, recorded_at, envelope, content })
