@@ -22,7 +22,7 @@ use model::{Code, Problem};
 use tokio::sync::oneshot;
 
 pub use backup::{Backed, Restored, backup, restore};
-pub use records::records;
+pub use records::{records, some_records};
 pub use salvage::{Salvaged, salvage};
 pub use verify::{Report, verify};
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// How much of a body that is too large is still read and thrown away, so that the client gets to read the
 /// refusal instead of a reset connection.
 const DRAIN_BYTES_MAX: usize = 16 << 20;
-const DRAIN_FOR: Duration = Duration::from_secs(2);
+pub const DRAIN_FOR: Duration = Duration::from_secs(2);
 
 /// Nesting of JSON in what is not an event.
 const DEPTH_MAX: usize = 128;
@@ -80,7 +80,8 @@ pub async fn data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     Ok(None)
 }
 
-async fn drain(body: &mut Body) {
+/// Reads on and throws away, so that the client gets to read a refusal.
+pub async fn drain(body: &mut Body) {
     let mut drained = 0;
     while let Ok(Some(part)) = data(body).await {
         drained += part.len();

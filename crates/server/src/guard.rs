@@ -20,7 +20,7 @@ use model::{Code, Problem};
 
 use crate::caller::Call;
 use crate::problem::Refusal;
-use crate::{Doors, publish};
+use crate::{Doors, maintain, publish};
 
 /// Answers one request, whatever happens inside.
 pub async fn answer(
@@ -28,7 +28,8 @@ pub async fn answer(
     doors: Arc<Doors>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    let patience = doors.patience.answer;
+    let patience =
+        if maintain::takes_long(request.uri().path()) { Duration::MAX } else { doors.patience.answer };
     let call = route(router, doors, request.map(Body::new));
     let response = match tokio::time::timeout(patience, caught(call)).await {
         Ok(Ok(response)) => response,

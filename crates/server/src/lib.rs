@@ -29,6 +29,7 @@ mod events;
 mod groups;
 mod guard;
 mod health;
+mod maintain;
 mod metrics;
 mod patience;
 mod pipe;
@@ -126,6 +127,11 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/groups/{name}/resume", post(groups::resume))
         .route("/v1/groups/{name}/dead-letters", get(groups::dead_letters))
         .route("/v1/groups/{name}/dead-letters/redrive", post(groups::redrive))
+        .route("/v1/erase", post(maintain::erase))
+        .route("/v1/backup", post(maintain::backup))
+        .route("/v1/verify", get(maintain::verify))
+        .route("/v1/import", post(maintain::import))
+        .route("/v1/records", get(maintain::records))
         .route("/api/events/record", post(seed003::record))
         .route("/api/events/recent", get(seed003::recent))
         .route("/api/events/drain", post(seed003::drain))

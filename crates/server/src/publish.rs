@@ -14,7 +14,7 @@ use crate::body;
 use crate::caller::{Call, text};
 use crate::problem::{Answer, bad_request};
 
-mod lines;
+pub mod lines;
 mod ndjson;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -12,30 +12,44 @@ pub fn records<E: From<Problem>>(
     from: Position,
     mut each: impl FnMut(&str) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut next = if from <= 1 { tenant.first() } else { from };
-    let head = tenant.head();
-    let mut bytes = Vec::new();
-    while next <= head {
-        let end =
-            tenant.with_reader(|reader| reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem))?;
-        for text in ledger::lines(&bytes) {
-            let (line, _) = read::parse(text)?;
-            for record in line.records().filter(|record| (next..=head).contains(&record.position)) {
-                each(&shown(&record, line.time))?;
-            }
+    let (mut next, head) = (from, tenant.head());
+    let mut lines = String::new();
+    loop {
+        lines.clear();
+        next = some_records(tenant, (next, head), &mut lines)?;
+        lines.lines().try_for_each(&mut each)?;
+        if next > head {
+            return Ok(());
         }
-        next = end.next;
     }
-    Ok(())
 }
 
-/// `{"position","time","k","v","d"}`, with the body as `b` or `"erased":true`.
-fn shown(record: &RecordRef<'_>, time: &str) -> String {
+/// As [`records`], a piece at a time: appends lines and says where to go on, behind `to` when there are no more.
+pub fn some_records(
+    tenant: &Tenant,
+    (from, to): (Position, Position),
+    out: &mut String,
+) -> Result<Position, Problem> {
+    let from = if from <= 1 { tenant.first() } else { from };
+    let mut bytes = Vec::new();
+    let end =
+        tenant.with_reader(|reader| reader.read(from, read::CHUNK, &mut bytes).map_err(read::problem))?;
+    for text in ledger::lines(&bytes) {
+        let (line, _) = read::parse(text)?;
+        for record in line.records().filter(|record| (from..=to).contains(&record.position)) {
+            write(&record, line.time, out);
+        }
+    }
+    Ok(if end.next == from { to.max(from) + 1 } else { end.next })
+}
+
+/// `{"position","time","k","v","d"}`, with the body as `b` or `"erased":true`, and a newline.
+fn write(record: &RecordRef<'_>, time: &str, out: &mut String) {
     let RecordRef { position, kind, version, data, .. } = record;
-    let mut out = format!(
+    out.push_str(&format!(
         "{{\"position\":{position},\"time\":\"{time}\",\"k\":\"{kind}\",\"v\":{version},\"d\":{}",
         data.get()
-    );
+    ));
     match &record.body {
         Some(BodyRef::Json(json)) => {
             out.push_str(",\"b\":");
@@ -44,6 +58,5 @@ fn shown(record: &RecordRef<'_>, time: &str) -> String {
         Some(BodyRef::Erased) => out.push_str(",\"erased\":true"),
         None => {}
     }
-    out.push('}');
-    out
+    out.push_str("}\n");
 }

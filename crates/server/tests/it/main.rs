@@ -9,6 +9,7 @@ mod events;
 mod groups;
 mod harness;
 mod json_bodies;
+mod maintain;
 mod ndjson;
 mod publish;
 mod seed003;

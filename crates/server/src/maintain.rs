@@ -1,0 +1,156 @@
+//! The care of the data directory through the server that holds it: what the command line asks for when it finds a
+//! running one. These may take as long as they need.
+
+use axum::body::Body;
+use axum::response::Response;
+use engine::import::Importer;
+use engine::{Tenant, maintain};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use model::{Code, Position, Problem};
+use serde_json::{Map, Value, json};
+
+use crate::aside;
+use crate::body::{DRAIN_FOR, data, drain, media_type, object, wrong_type};
+use crate::caller::Call;
+use crate::pipe::{Feed, pipe};
+use crate::problem::{Answer, bad_request};
+use crate::publish::event_bytes_max;
+use crate::publish::json as json_answer;
+use crate::publish::lines::Lines;
+
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// Records ahead of a slow reader.
+const RECORDS_BYTES_MAX: usize = 4 << 20;
+
+/// Paths whose answers are not cut short: their work is as long as the ledger.
+pub fn takes_long(path: &str) -> bool {
+    matches!(path, "/v1/erase" | "/v1/backup" | "/v1/verify" | "/v1/import")
+}
+
+/// What a door that changes or copies data was told. The content type must be there: no web page can send it here
+/// without asking first.
+async fn told(call: Call, known: &[&str]) -> Result<Map<String, Value>, Problem> {
+    call.params(&[])?;
+    match media_type(&call.head.headers)?.as_str() {
+        "application/json" => {}
+        other => return Err(wrong_type(other)),
+    }
+    object(&call.bytes(BODY_BYTES_MAX).await?, known)
+}
+
+fn invalid(pointer: &str, detail: &str) -> Problem {
+    Problem::new(Code::RequestInvalid, detail).at(pointer)
+}
+
+/// `POST /v1/erase {"positions":[…]}` → `{"erased":n}`
+pub async fn erase(call: Call) -> Answer {
+    let tenant = call.tenant.clone();
+    let said = told(call, &["positions"]).await?;
+    let wrong = || invalid("/positions", "\"positions\" is a list of positions");
+    let list = said.get("positions").and_then(Value::as_array).ok_or_else(wrong)?;
+    let positions: Option<Vec<Position>> = list.iter().map(Value::as_u64).collect();
+    let erased = tenant.erase(&positions.ok_or_else(wrong)?).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "erased": erased }).to_string()))
+}
+
+/// `POST /v1/backup {"to":"/dir"}`: writes to the disk of this machine.
+pub async fn backup(call: Call) -> Answer {
+    let engine = call.doors.engine.clone();
+    let said = told(call, &["to"]).await?;
+    let wrong = || invalid("/to", "\"to\" is the absolute path of a directory that does not exist yet");
+    let to = said.get("to").and_then(Value::as_str).map(std::path::PathBuf::from);
+    let to = to.filter(|to| to.is_absolute()).ok_or_else(wrong)?;
+    let made = maintain::backup(&engine, &to).await?;
+    Ok(json_answer(StatusCode::OK, made.to_json().to_string()))
+}
+
+/// `GET /v1/verify[?quick=true]`: contracts §7, beside everything that goes on.
+pub async fn verify(call: Call) -> Answer {
+    let quick = call.params(&["quick"])?.is_second("quick", ["false", "true"])?;
+    let data = call.doors.engine.dir().to_path_buf();
+    let report = aside::blocking(move || maintain::verify(&data, quick, &mut |_, _| ())).await?;
+    Ok(json_answer(StatusCode::OK, report.to_json().to_string()))
+}
+
+/// `POST /v1/import`: the lines of an export. A line that is refused ends it; everything in earlier commits stays.
+pub async fn import(call: Call) -> Answer {
+    call.params(&[])?;
+    match media_type(&call.head.headers)?.as_str() {
+        "application/x-ndjson" => {}
+        other => return Err(wrong_type(other).hint("send the lines as application/x-ndjson").into()),
+    }
+    let mut body = call.body;
+    match take_lines(&call.tenant, &mut body).await {
+        Ok(imported) => Ok(json_answer(StatusCode::OK, imported.to_string())),
+        Err(problem) => {
+            // So that the client gets to read the refusal instead of a reset connection.
+            let _ = tokio::time::timeout(DRAIN_FOR, drain(&mut body)).await;
+            Err(problem.into())
+        }
+    }
+}
+
+async fn take_lines(tenant: &Tenant, body: &mut Body) -> Result<Value, Problem> {
+    // An exported line has the fields that a publish leaves to the engine, too.
+    let mut lines = Lines::new(2 * event_bytes_max(&tenant.limits()));
+    let mut importer = Importer::new(tenant.clone());
+    while !lines.ended() {
+        match data(body).await? {
+            Some(part) => lines.push(&part),
+            None => lines.end(),
+        }
+        while let Some((number, line)) = lines.next() {
+            let line = line.map_err(|problem| problem.with("line", number))?;
+            importer.line(&line).await?;
+        }
+    }
+    Ok(importer.finish().await?.to_json())
+}
+
+/// `GET /v1/records?from=N`: every record up to the head as it is now, as NDJSON.
+pub async fn records(call: Call) -> Answer {
+    let from = call.params(&["from"])?.position("from")?.unwrap_or(1);
+    let (tenant, head) = (call.tenant.clone(), call.tenant.head());
+    if from > head + 1 {
+        return Err(bad_request("from", format_args!("is behind the head, which is {head}")).into());
+    }
+    // The first piece now, so that what cannot be read is refused and not cut off.
+    let first = piece(&tenant, (from, head)).await?;
+    let (feed, outlet) = pipe(RECORDS_BYTES_MAX);
+    aside::spawn(async move {
+        if let Err(problem) = pour(&tenant, &feed, first, head).await {
+            let (code, message) = (problem.code().as_str(), problem.detail());
+            feed.push(json!({"error": {"code": code, "message": message}}).to_string().as_bytes());
+        }
+    });
+    let mut response = Response::new(Body::new(outlet));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    Ok(response)
+}
+
+async fn piece(tenant: &Tenant, span: (Position, Position)) -> Result<(String, Position), Problem> {
+    let tenant = tenant.clone();
+    aside::blocking(move || {
+        let mut lines = String::new();
+        let next = maintain::some_records(&tenant, span, &mut lines)?;
+        Ok((lines, next))
+    })
+    .await
+}
+
+async fn pour(
+    tenant: &Tenant,
+    feed: &Feed,
+    first: (String, Position),
+    head: Position,
+) -> Result<(), Problem> {
+    let (mut lines, mut next) = first;
+    loop {
+        feed.push(lines.as_bytes());
+        if next > head || !feed.room().await {
+            return Ok(());
+        }
+        (lines, next) = piece(tenant, (next, head)).await?;
+    }
+}

@@ -1,0 +1,68 @@
+//! The care of a data directory through the server that holds it.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Server, TempDir};
+
+#[test]
+fn an_erased_event_answers_without_its_content() {
+    let server = Server::start();
+    let position = server.publish("a.b", r#"{"name":"ann"}"#);
+    let body = json!({ "positions": [position] }).to_string();
+    assert_eq!(server.post("/v1/erase", &body).ok(200), json!({"erased": 1}));
+    assert_eq!(server.post("/v1/erase", &body).ok(200), json!({"erased": 0}));
+    let event = server.get(&format!("/v1/events/{position}")).ok(200);
+    assert_eq!((&event["erased"], event.get("payload")), (&json!(true), None));
+    server.post("/v1/erase", r#"{"positions":[99]}"#).refused(404, "event.not_found");
+    server.post("/v1/erase", r#"{"positions":[-1]}"#).refused(400, "request.invalid");
+    server.post("/v1/erase", r#"{"position":1}"#).refused(422, "group.invalid");
+    server.send("POST", "/v1/erase", &[], &body).refused(415, "body.type");
+}
+
+#[test]
+fn verify_answers_beside_the_writer() {
+    let server = Server::start();
+    server.publish("a.b", "1");
+    let report = server.get("/v1/verify").ok(200);
+    assert_eq!((&report["ok"], &report["tenants"][0]["state"]), (&json!(true), &json!("equal")));
+    assert_eq!(server.get("/v1/verify?quick=true").ok(200)["tenants"][0]["state"], "skipped");
+    server.get("/v1/verify?quick=maybe").refused(400, "request.invalid");
+}
+
+#[test]
+fn a_backup_goes_to_a_new_directory_only() {
+    let server = Server::start();
+    server.publish("a.b", "1");
+    let to = TempDir::new();
+    let body = json!({ "to": to.0 }).to_string();
+    let made = server.post("/v1/backup", &body).ok(200);
+    assert_eq!(made["tenants"][0]["tenant"], "main");
+    assert!(to.0.join("backup.json").exists());
+    server.post("/v1/backup", &body).refused(409, "store.exists");
+    server.post("/v1/backup", r#"{"to":"relative"}"#).refused(400, "request.invalid");
+}
+
+#[test]
+fn an_export_is_imported_with_new_positions_and_records_are_gapless() {
+    let server = Server::start();
+    for n in 0..5 {
+        server.publish("a.b", &n.to_string());
+    }
+    let lines: String = (0..3)
+        .map(|n| json!({"id": format!("x{n}"), "topic": "graph.node.created.x", "position": 7, "payload": n}))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let ndjson = ["content-type: application/x-ndjson"];
+    let imported = server.send("POST", "/v1/import", &ndjson, &lines).ok(200);
+    assert_eq!(imported, json!({"imported": 3, "duplicates": 0}));
+    let refused = server.send("POST", "/v1/import", &ndjson, "{\"topic\":\"a b\"}\n");
+    assert_eq!((refused.status, &refused.json()["line"]), (422, &json!(1)));
+    server.send("POST", "/v1/import", &[], &lines).refused(415, "body.type");
+
+    let reply = server.get("/v1/records");
+    let records: Vec<Value> = reply.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let positions: Vec<u64> = records.iter().map(|record| record["position"].as_u64().unwrap()).collect();
+    assert_eq!(positions, (1..=8).collect::<Vec<u64>>());
+    assert_eq!(server.get("/v1/records?from=8").text().lines().count(), 1);
+    server.get("/v1/records?from=99").refused(400, "request.invalid");
+}
