@@ -71,7 +71,7 @@ impl Output {
             eprintln!("{}", json!({ "error": error_json(problem) }));
             return;
         }
-        eprintln!("{} {}", self.paint("31;1", "error:"), with_pointer(problem));
+        eprintln!("{} {}", self.paint("31;1", "error:"), problem.detail());
         if let Some(hint) = problem.hint_text() {
             eprintln!("{} {hint}", self.paint("36;1", "help:"));
         }
@@ -120,13 +120,6 @@ pub fn error_json(problem: &Problem) -> Value {
         error[name] = value.clone();
     }
     error
-}
-
-fn with_pointer(problem: &Problem) -> String {
-    match problem.pointer() {
-        Some(pointer) if !pointer.is_empty() => format!("{} (at {pointer})", problem.detail()),
-        _ => problem.detail().to_owned(),
-    }
 }
 
 /// A result that cannot be written is a reader that left, or a full disk behind a redirection.

@@ -36,7 +36,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         Some(dir) => {
             let plan = bus::read(dir)?;
             let reach = Reach::or_create(session).await?;
-            let mut answer = reach.import(bus::lines(&plan)?).await?;
+            let mut answer = reach.import(bus::lines(&plan)?, session).await?;
             let groups = bus::make_groups(&plan, &reach).await?;
             answer["groups"] = json!(groups);
             answer["dead_letters"] = json!(plan.dead_letters);
@@ -44,7 +44,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         None => {
             let lines = stdin::lines(&args.file)?;
-            Reach::or_create(session).await?.import(lines).await?
+            Reach::or_create(session).await?.import(lines, session).await?
         }
     };
     session.out.result(&answer, || words(&answer))

@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(required_unless_present = "ndjson", conflicts_with = "ndjson")]
     topic: Option<String>,
     /// JSON, @file, or - for stdin
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_negative_numbers = true)]
     payload: Option<String>,
     /// Publish each line of FILE (- is stdin) as an event
     #[arg(long, value_name = "FILE")]

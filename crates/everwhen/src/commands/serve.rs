@@ -58,10 +58,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
 
     tokio::select! {
         _ = signals.recv() => {}
-        problem = host.failed() => {
-            Holder::forget(&data);
-            return Err(problem.into());
-        }
+        problem = host.failed() => return Err(problem.into()),
     }
     session.out.note("stopping");
     stop(host, session).await

@@ -51,11 +51,11 @@ pub fn table(out: &Output, heading: &[&str], rows: Vec<Vec<String>>, none: &str)
     out.flush()
 }
 
-/// A field as it reads in a cell: text without quotes, absent as `-`.
+/// A field as it reads in a cell: text without quotes and in one line, absent as `-`.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }

@@ -15,7 +15,7 @@ use crate::held::{Holder, new_token};
 pub struct Host {
     url: String,
     data: PathBuf,
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<Result<(), Problem>>,
 }
 
@@ -42,7 +42,7 @@ impl Host {
         let task = tokio::spawn(server::serve(engine, options, async move {
             let _ = stopped.await;
         }));
-        Ok(Host { url, data, stop, task })
+        Ok(Host { url, data, stop: Some(stop), task })
     }
 
     pub fn url(&self) -> &str {
@@ -59,11 +59,19 @@ impl Host {
     }
 
     /// Stops accepting, lets open requests end, and takes back `serve.json`.
-    pub async fn stop(self) -> Result<(), Problem> {
-        let _ = self.stop.send(());
-        let ended = self.task.await;
-        Holder::forget(&self.data);
+    pub async fn stop(mut self) -> Result<(), Problem> {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        let ended = (&mut self.task).await;
         ended.unwrap_or_else(|error| Err(Problem::new(Code::TaskDied, format!("the server died: {error}"))))
+    }
+}
+
+/// However a command ends, nobody is sent to a door that is shut. The lock is still held here.
+impl Drop for Host {
+    fn drop(&mut self) {
+        Holder::forget(&self.data);
     }
 }
 

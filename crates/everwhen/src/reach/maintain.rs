@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::pending as maintain;
 use bytes::Bytes;
 use engine::import::Importer;
+use engine::maintain;
 use hyper::Method;
 use model::{Code, Position, Problem};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl Reach {
     /// Erases the content of events; how many had some.
     pub async fn erase(&self, positions: &[Position]) -> Result<u64, Problem> {
         match self {
-            Reach::Local(_) => Err(Problem::new(Code::Internal, "not wired yet")),
+            Reach::Local(local) => local.tenant.erase(positions).await,
             Reach::Remote(client) => {
                 let answer: Value = client.post("/v1/erase", &json!({ "positions": positions })).await?;
                 Ok(answer["erased"].as_u64().unwrap_or_default())
@@ -81,7 +81,12 @@ impl Reach {
     }
 
     /// Takes the lines of an export; the answer is `{"imported","duplicates"}`.
-    pub async fn import(&self, mut lines: mpsc::Receiver<Bytes>) -> Result<Value, Problem> {
+    pub async fn import(
+        &self,
+        mut lines: mpsc::Receiver<Bytes>,
+        session: &Session,
+    ) -> Result<Value, Problem> {
+        let bar = session.out.progress("lines", 0);
         match self {
             Reach::Remote(client) => {
                 read_json(client.send(Method::POST, "/v1/import", Sent::Lines(lines)).await?).await
@@ -90,7 +95,9 @@ impl Reach {
                 let mut importer = Importer::new(local.tenant.clone());
                 while let Some(line) = lines.recv().await {
                     importer.line(&line).await?;
+                    bar.inc(1);
                 }
+                bar.finish_and_clear();
                 Ok(importer.finish().await?.to_json())
             }
         }
@@ -99,10 +106,7 @@ impl Reach {
     /// Prints every record from a position on, `{"position","time","k","v"}` and its data, gapless.
     pub async fn records(&self, from: Position, session: &Session) -> Result<(), Stop> {
         match self {
-            Reach::Local(local) => {
-                let _ = local;
-                todo_records(from)?;
-            }
+            Reach::Local(local) => maintain::records(&local.tenant, from, |record| session.out.line(record))?,
             Reach::Remote(client) => {
                 let path = format!("/v1/records?from={from}");
                 let mut lines = Lines::new(client.send(Method::GET, &path, Sent::Nothing).await?);
@@ -113,7 +117,4 @@ impl Reach {
         }
         session.out.flush()
     }
-}
-fn todo_records(_: Position) -> Result<(), Problem> {
-    Ok(())
 }

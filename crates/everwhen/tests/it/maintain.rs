@@ -91,7 +91,8 @@ fn an_erased_event_keeps_its_place_and_loses_its_content() {
     let report = place.json(&["verify"]);
     assert_eq!((&report["ok"], &report["tenants"][0]["erased"]), (&json!(true), &json!(1)));
     let server = place.serve();
-    assert_eq!(place.json(&["erase", "999999", "--quiet"]), json!({"erased":0}));
+    assert_eq!(place.json(&["erase", &position]), json!({"erased":0}));
+    assert_eq!(place.run(&["erase", "999999", "--json"]).exits(3).error()["code"], "event.not_found");
     assert_eq!(server.signal("TERM"), 0);
     let input = place.run(&["export"]).ok().out;
     let imported = place.run_with_input(&["import", "--data", "other", "--json"], &input).ok().json();

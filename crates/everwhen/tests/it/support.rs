@@ -73,11 +73,13 @@ impl Place {
 
     pub fn serve(&self) -> Server {
         let args = ["serve", "--listen", "127.0.0.1:0", "--no-auth", "--json"];
-        let mut child = self.command(&args).stderr(Stdio::null()).spawn().unwrap();
+        let log = std::fs::File::create(self.0.join("serve.log")).unwrap();
+        let mut child = self.command(&args).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
-        Server { child, ready }
+        let log = self.0.join("serve.log");
+        let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {}", read(&log)));
+        Server { child, ready, log }
     }
 }
 
@@ -135,6 +137,11 @@ impl Done {
 pub struct Server {
     child: Child,
     pub ready: Value,
+    log: PathBuf,
+}
+
+fn read(log: &Path) -> String {
+    std::fs::read_to_string(log).unwrap_or_default()
 }
 
 impl Server {
@@ -148,6 +155,9 @@ impl Server {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
         let status = self.child.wait().unwrap();
+        if status.code().is_some_and(|code| code != 0) {
+            println!("the server said:\n{}", read(&self.log));
+        }
         status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
     }
 }

@@ -42,7 +42,7 @@ fn steps(readme: &str) -> Vec<Step> {
             "<!-- /tour -->" => in_tour = false,
             "```console" => in_block = in_tour,
             "```" => in_block = false,
-            line if !in_block => drop(line),
+            _ if !in_block => {}
             line => match (line.strip_prefix("$ "), line.strip_prefix("> "), steps.last_mut()) {
                 (Some(command), ..) => steps.push(Step { command: command.to_owned(), expected: Vec::new() }),
                 (None, Some(more), Some(step)) if step.command.ends_with('\\') => {

@@ -183,20 +183,21 @@ fn group_name(text: &str) -> String {
 /// The lines of one topic over its files.
 struct Reader {
     topic: String,
-    left: std::vec::IntoIter<PathBuf>,
+    /// The files still to be read, the next one last.
+    left: Vec<PathBuf>,
     open: Option<(PathBuf, BufReader<fs::File>, u64)>,
 }
 
 impl Reader {
     fn new(topic: &str, paths: &[PathBuf]) -> Reader {
-        Reader { topic: topic.to_owned(), left: paths.to_vec().into_iter(), open: None }
+        Reader { topic: topic.to_owned(), left: paths.iter().rev().cloned().collect(), open: None }
     }
 
     /// The next line and what it says. A last line without an end was torn by a crash and was never acknowledged.
     fn next(&mut self) -> Result<Option<(Vec<u8>, Draft)>, Problem> {
         loop {
             let Some((path, file, number)) = &mut self.open else {
-                let Some(path) = self.left.next() else { return Ok(None) };
+                let Some(path) = self.left.pop() else { return Ok(None) };
                 let file = fs::File::open(&path).map_err(|error| unreadable(&path, &error))?;
                 self.open = Some((path, BufReader::new(file), 0));
                 continue;
