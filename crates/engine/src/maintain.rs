@@ -16,7 +16,7 @@ pub mod snapshot;
 mod verify;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use model::{Code, Problem};
 use tokio::sync::oneshot;
@@ -43,6 +43,15 @@ impl Upkeep {
     /// Waits until no other maintenance of this tenant is under way.
     fn alone(&self) -> MutexGuard<'_, ()> {
         lock(&self.alone)
+    }
+
+    /// As [`Upkeep::alone`], but for work that can as well be done later.
+    fn alone_now(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.alone.try_lock() {
+            Ok(alone) => Some(alone),
+            Err(TryLockError::Poisoned(alone)) => Some(alone.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::aside;
 use crate::body::{DRAIN_FOR, data, drain, media_type, object, wrong_type};
 use crate::caller::Call;
 use crate::pipe::{Feed, pipe};
-use crate::problem::{Answer, bad_request};
+use crate::problem::Answer;
 use crate::publish::event_bytes_max;
 use crate::publish::json as json_answer;
 use crate::publish::lines::Lines;
@@ -112,9 +112,6 @@ async fn take_lines(tenant: &Tenant, body: &mut Body) -> Result<Value, Problem> 
 pub async fn records(call: Call) -> Answer {
     let from = call.params(&["from"])?.position("from")?.unwrap_or(1);
     let (tenant, head) = (call.tenant.clone(), call.tenant.head());
-    if from > head + 1 {
-        return Err(bad_request("from", format_args!("is behind the head, which is {head}")).into());
-    }
     // The first piece now, so that what cannot be read is refused and not cut off.
     let first = piece(&tenant, (from, head)).await?;
     let (feed, outlet) = pipe(RECORDS_BYTES_MAX);

@@ -54,16 +54,15 @@ pub fn claim(dir: &Path) -> Result<(), Problem> {
 
 /// Makes a folder and those above it; their names are durable when this returns.
 pub fn make_dir(dir: &Path) -> Result<(), Problem> {
-    fs::create_dir_all(dir).map_err(|error| io_problem(dir, &error))?;
-    let mut above = dir.parent();
-    while let Some(parent) = above.filter(|parent| !parent.as_os_str().is_empty()) {
-        // A folder that may not be opened was not made by us.
-        if sync_dir(parent).is_err() {
-            break;
-        }
-        above = parent.parent();
+    if dir.is_dir() {
+        return Ok(());
     }
-    Ok(())
+    let above = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_dir(above)?;
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(io_problem(dir, &error)),
+        _ => sync_dir(above),
+    }
 }
 
 pub fn sync_dir(dir: &Path) -> Result<(), Problem> {

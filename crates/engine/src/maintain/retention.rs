@@ -13,13 +13,15 @@ use std::time::Duration;
 use ledger::{AppendError, Segment, Trimmed};
 use model::{Position, Problem, Timestamp};
 
-use super::{broken, sidecar, snapshot};
+use super::{broken, files, sidecar, snapshot};
 use crate::command::Command;
 use crate::read;
 use crate::tenant::Tenant;
 
 /// An active segment smaller than this is not sealed for its age: the housekeeping's own records would keep it turning.
 const SEAL_MIN: u64 = 4 << 10;
+/// A state of this size is copied without thinking twice.
+const SMALL_STATE: u64 = 4 << 20;
 
 /// Trims what the settings let go; `None` when that is nothing.
 pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
@@ -27,7 +29,8 @@ pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
     if retention.age.is_none() && retention.bytes.is_none() {
         return Ok(None);
     }
-    let _alone = tenant.upkeep().alone();
+    // A backup may take long, and other tenants wait for the housekeeper, too.
+    let Some(_alone) = tenant.upkeep().alone_now() else { return Ok(None) };
     seal_if_due(tenant)?;
     let segments = tenant.with_writer(|writer| Ok(writer.ledger.segments()))?;
     let mut first = wanted(tenant, &segments)?;
@@ -42,7 +45,8 @@ pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
     if !starts.iter().skip(1).any(|start| *start <= first) {
         return Ok(None);
     }
-    first = first.min(snapshots_reach(tenant, first)?);
+    let gain = segments.iter().filter(|segment| segment.first < first).map(|segment| segment.bytes).sum();
+    first = first.min(snapshots_reach(tenant, first, gain)?);
     let mut done: Option<Trimmed> = None;
     for start in starts.into_iter().skip(1).filter(|start| *start <= first) {
         let cut = cut(tenant, start)?;
@@ -97,9 +101,11 @@ fn lowest_floor(tenant: &Tenant) -> Result<Position, Problem> {
     })
 }
 
-/// How far the second-newest snapshot that is recorded and there lets a trim go; takes snapshots when that is too little.
-fn snapshots_reach(tenant: &Tenant, first: Position) -> Result<Position, Problem> {
+/// How far the second-newest snapshot that is recorded and there lets a trim go. When that is too little, snapshots are
+/// taken, unless copying the state costs more than the `gain`.
+fn snapshots_reach(tenant: &Tenant, first: Position, gain: u64) -> Result<Position, Problem> {
     let dir = super::dir_of(tenant)?;
+    let cost = files::size(&dir.join("state.db"));
     let second = || -> Result<Position, Problem> {
         let recorded = tenant.with_writer(|writer| writer.state.snapshots().map_err(broken))?;
         let there = snapshot::positions(&dir);
@@ -108,7 +114,7 @@ fn snapshots_reach(tenant: &Tenant, first: Position) -> Result<Position, Problem
     };
     // The third is for an active segment that is still empty: the first one then stands just before it.
     for _ in 0..3 {
-        if second()? >= first {
+        if second()? >= first || cost > gain.max(SMALL_STATE) {
             break;
         }
         snapshot::take_keeping(tenant, 2)?;

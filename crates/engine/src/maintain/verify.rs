@@ -11,7 +11,7 @@ use super::files;
 use super::refold::{self, Compared};
 
 /// Beside a running writer a line may be read while it is written or erased; then it is read again.
-const TRIES: usize = 5;
+const TRIES: usize = 3;
 
 /// What `everwhen verify` says (contracts §7).
 #[derive(Clone, Debug)]

@@ -64,5 +64,6 @@ fn an_export_is_imported_with_new_positions_and_records_are_gapless() {
     let positions: Vec<u64> = records.iter().map(|record| record["position"].as_u64().unwrap()).collect();
     assert_eq!(positions, (1..=8).collect::<Vec<u64>>());
     assert_eq!(server.get("/v1/records?from=8").text().lines().count(), 1);
-    server.get("/v1/records?from=99").refused(400, "request.invalid");
+    assert_eq!(server.get("/v1/records?from=99").text(), "");
+    server.get("/v1/records?from=-1").refused(400, "request.invalid");
 }
