@@ -20,5 +20,8 @@ async fn main() -> Result<(), Problem> {
     (action.kind, action.space) = (Some("ACTION_EXECUTED".into()), Some("shared:household".into()));
     action.key = Some("act:a1|ok".into());
     bus.publish(action).await?;
+    while bus.main()?.group("learner")?.lag > 0 {
+        tokio::task::yield_now().await;
+    }
     bus.close().await
 }
