@@ -101,10 +101,10 @@ fn apply_to_group(state: &mut State, place: Place, record: &Record) -> Result<()
             Ok(())
         }
         Record::GroupDead(dead) => {
-            state.put_dead(place.position, dead, place.time)?;
+            let new = state.put_dead(place.position, dead, place.time)?;
             settle(state, &dead.group, (dead.position, dead.position))?;
             let Some(group) = state.group_mut(&dead.group) else { return Ok(()) };
-            group.dead_letters += 1;
+            group.dead_letters += u64::from(new);
             if let Some(key) = &dead.parked_key {
                 group.parked.insert(dead.position, key.clone());
             }
@@ -165,6 +165,7 @@ fn redriven(state: &mut State, name: &str, positions: &[Position]) -> Result<()>
     let Some(group) = state.group_mut(name) else { return Ok(()) };
     for position in positions {
         group.redriven.insert(*position);
+        group.pardon(*position);
         group.parked.remove(position);
         group.dead_letters = group.dead_letters.saturating_sub(1);
     }

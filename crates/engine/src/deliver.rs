@@ -25,6 +25,8 @@ use crate::state::Group;
 
 /// Offers kept for a group that nobody pulls from; beyond it the ledger is read again.
 const INBOX_MAX: usize = 1_024;
+/// Chunks of the ledger looked at in one go, so that a filter that rarely matches holds nobody for long.
+const CHUNKS_MAX: usize = 8;
 
 #[derive(Default)]
 struct Inbox {
@@ -94,19 +96,22 @@ impl GroupHandle {
     /// Begins again from the durable half; tokens handed out before are stale.
     pub fn restart(&self, group: Group, epoch: u64) -> Result<(), Problem> {
         let matcher = Matcher::new(&group.definition)?;
-        *self.dispatcher() = Dispatcher::new(group, matcher, epoch);
+        let mut dispatcher = self.dispatcher();
+        let before = std::mem::replace(&mut *dispatcher, Dispatcher::new(group, matcher, epoch));
+        dispatcher.inherit(before);
+        drop(dispatcher);
         self.wake.notify_waiters();
         Ok(())
     }
 
     /// Looks at what is new up to `visible`. `read(from, to)` fetches events from the ledger, a chunk at a time, and says
-    /// how far it came; it is asked only when the inbox does not hold everything.
+    /// how far it came; it is asked only when the inbox does not hold everything. True: there is more to look at, come again.
     pub fn intake(
         &self,
         dispatcher: &mut Dispatcher,
         visible: Position,
         mut read: impl FnMut(Position, Position) -> Result<(Vec<Arc<Event>>, Position), Problem>,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         // `visible` was read before the inbox is emptied, and the writer offers before it raises `visible`: whatever is
         // at or below it and matches has been offered.
         let (offered, dropped) = {
@@ -119,16 +124,19 @@ impl GroupHandle {
         if complete {
             offered.iter().for_each(|event| dispatcher.look_at(event));
             dispatcher.live_through(visible.max(newest));
-            return Ok(());
+            return Ok(false);
         }
         let target = visible.max(newest).max(dropped);
         dispatcher.behind(target);
-        while dispatcher.scanned < dispatcher.scan_to && dispatcher.wants_more() {
+        for _ in 0..CHUNKS_MAX {
+            if dispatcher.scanned >= dispatcher.scan_to || !dispatcher.wants_more() {
+                return Ok(false);
+            }
             let (events, through) = read(dispatcher.scanned + 1, dispatcher.scan_to)?;
             events.iter().for_each(|event| dispatcher.look_at(event));
             dispatcher.looked_through(through);
         }
-        Ok(())
+        Ok(dispatcher.scanned < dispatcher.scan_to)
     }
 }
 

@@ -9,14 +9,18 @@ mod publish;
 mod search;
 
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use ledger::Reader;
 use model::event::Event;
-use model::record::Record;
+use model::record::{Failed, Record};
 use model::{Code, Position, Problem};
 use tokio::sync::watch;
 
@@ -27,7 +31,7 @@ pub use search::{Page, Query};
 use crate::admit::{Admitter, Handled};
 use crate::apply::Place;
 use crate::clock::Clock;
-use crate::command::{Answer, Command};
+use crate::command::{Answer, Command, Fate};
 use crate::deliver::follow::{Follow, Follower};
 use crate::deliver::{GroupHandle, Registry, lock};
 use crate::entropy::Entropy;
@@ -68,6 +72,8 @@ pub(crate) struct Inner {
     around: Surroundings,
     admitter: Admitter,
     writer: Mutex<Option<Writer>>,
+    /// Those who wait for the writer without mail. Under load it has mail without end, so it must see them.
+    looking: AtomicUsize,
     mailbox: Mailbox,
     scheduled: AtomicBool,
     entropy: Mutex<Entropy>,
@@ -90,6 +96,25 @@ pub(crate) struct Inner {
     closed_at: Option<Position>,
     upkeep: Upkeep,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
+}
+
+/// Waits for an answer on this thread, also on one that drives tasks: `close` ends in here from anywhere, and the
+/// writer that answers is never a task.
+fn wait_here(pending: Pending) -> Result<Answer, Problem> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut pending = pin!(tokio::task::unconstrained(pending));
+    loop {
+        match pending.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer.unwrap_or_else(|_| Err(closing())),
+            Poll::Pending => std::thread::park(),
+        }
+    }
 }
 
 pub(crate) fn closing() -> Problem {
@@ -210,7 +235,7 @@ impl Tenant {
         }
         match pending.try_recv() {
             Ok(answer) => answer,
-            Err(_) => pending.blocking_recv().unwrap_or_else(|_| Err(closing())),
+            Err(_) => wait_here(pending),
         }
     }
 
@@ -224,7 +249,7 @@ impl Tenant {
     fn run_or_hand_over(&self) {
         let quick = self.0.sync_nanos.load(Ordering::Relaxed) < INLINE_SYNC_MAX.as_nanos() as u64;
         match self.0.writer.try_lock() {
-            Ok(mut writer) if quick => {
+            Ok(mut writer) if quick && self.0.looking.load(Ordering::Acquire) == 0 => {
                 self.turn(&mut writer);
                 drop(writer);
                 self.hand_over_rest();
@@ -333,11 +358,19 @@ impl Tenant {
             Record::ClockStepped { by_ms } => {
                 registry.all().iter().for_each(|handle| handle.dispatcher().shift(by_ms));
             }
+            Record::GroupFailed(Failed { group, position, failures, until: at, .. }) => {
+                if let Some(handle) = registry.get(&group) {
+                    handle.dispatcher().meet(position, Fate::Retry { at, failures });
+                }
+            }
             Record::GroupDead(dead) => {
                 self.metrics().dead(topic_of(&dead.event));
-                if let (Some(key), Some(handle)) = (dead.parked_key, registry.get(&dead.group)) {
-                    handle.dispatcher().park(dead.position, key);
+                let Some(handle) = registry.get(&dead.group) else { return };
+                let mut dispatcher = handle.dispatcher();
+                if let Some(key) = dead.parked_key {
+                    dispatcher.park(dead.position, key);
                 }
+                dispatcher.meet(dead.position, Fate::Dead);
             }
             Record::GroupSeeked { group, .. }
             | Record::GroupPaused { group, .. }
@@ -409,7 +442,7 @@ impl Tenant {
         let moment = self.moment();
         self.tick_groups(moment.now);
         self.admit_due(moment);
-        let mut writer = lock(&self.0.writer);
+        let mut writer = self.hold_writer();
         let settled = match writer.as_mut() {
             Some(open) => match open.unsettled_since() {
                 Some(since) if since + STATE_OPEN_MAX <= moment.boot => open.settle(),
@@ -432,7 +465,7 @@ impl Tenant {
     fn admit_due(&self, moment: Moment) {
         loop {
             let next = {
-                let writer = lock(&self.0.writer);
+                let writer = self.hold_writer();
                 writer.as_ref().and_then(|open| open.state.deferred.first().map(|(until, _)| *until))
             };
             match next {
@@ -446,12 +479,28 @@ impl Tenant {
         }
     }
 
+    /// The writer, between two batches.
+    fn hold_writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.0.looking.fetch_add(1, Ordering::AcqRel);
+        let writer = lock(&self.0.writer);
+        self.0.looking.fetch_sub(1, Ordering::AcqRel);
+        writer
+    }
+
+    /// Waits until those who were waiting have the writer: a lock that is let go of and taken again goes to the same
+    /// thread nearly always.
+    fn let_look(&self) {
+        while self.0.looking.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+    }
+
     /// Runs `look` on the writer between two batches. Short things only: nothing else is answered meanwhile.
     pub(crate) fn with_writer<T>(
         &self,
         look: impl FnOnce(&mut Writer) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
-        let mut writer = lock(&self.0.writer);
+        let mut writer = self.hold_writer();
         let result = writer.as_mut().ok_or_else(closing).and_then(look);
         drop(writer);
         self.hand_over_rest();
@@ -535,7 +584,13 @@ impl Work for Inner {
         let tenant = Tenant(self);
         loop {
             let mut writer = lock(&tenant.0.writer);
-            while tenant.turn(&mut writer) {}
+            while tenant.turn(&mut writer) {
+                if tenant.0.looking.load(Ordering::Acquire) > 0 {
+                    drop(writer);
+                    tenant.let_look();
+                    writer = lock(&tenant.0.writer);
+                }
+            }
             drop(writer);
             tenant.0.scheduled.store(false, Ordering::Release);
             if tenant.0.mailbox.is_empty() || tenant.0.scheduled.swap(true, Ordering::AcqRel) {

@@ -6,6 +6,8 @@
 //! **Invariant:** every matching position between floor and `scanned` that is not settled has a slot. The floor moves
 //! over a contiguous prefix without slots only, so parallel workers cannot make it pass an event that is still open.
 
+mod losses;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -44,9 +46,16 @@ enum Stand {
     Limbo,
 }
 
+impl Stand {
+    fn is_busy(self) -> bool {
+        matches!(self, Stand::InFlight { .. } | Stand::Limbo)
+    }
+}
+
 struct Slot {
     event: Arc<Event>,
     stand: Stand,
+    handed_out_at: Timestamp,
     failures: u32,
     key: Option<String>,
 }
@@ -79,10 +88,14 @@ pub struct Dispatcher {
     delayed: BTreeSet<(Timestamp, Position)>,
     deadlines: BTreeSet<(Timestamp, Position)>,
     keys: HashMap<String, BTreeSet<Position>>,
+    /// Keys with an event in flight or in limbo: a redriven one may lie before it.
+    busy: HashMap<String, u32>,
     in_limbo: usize,
     bytes: usize,
     /// Settled since the last flush, and how many of them by an ack.
     settled: Vec<Position>,
+    /// Those of them that were redriven: the move must name each, because no floor says that it is done.
+    settled_again: Vec<Position>,
     acked: u64,
     flushed: (Position, Position),
     delivered_to: Position,
@@ -106,9 +119,11 @@ impl Dispatcher {
             delayed: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             keys: HashMap::new(),
+            busy: HashMap::new(),
             in_limbo: 0,
             bytes: 0,
             settled: Vec::new(),
+            settled_again: Vec::new(),
             acked: 0,
             epoch,
             serial: 0,
@@ -157,11 +172,16 @@ impl Dispatcher {
     pub fn bring_back(&mut self, event: Arc<Event>) {
         self.group.redriven.insert(event.position);
         self.group.parked.remove(&event.position);
+        self.group.pardon(event.position);
         let key = match self.matcher.test(&event) {
             Match::Yes { key } => key,
             _ => None,
         };
-        self.insert(event, key);
+        self.insert(event, key.clone());
+        if let Some(key) = key {
+            // The last of several dead letters that parked the key sets it free.
+            self.go_on(&key);
+        }
     }
 
     /// Everything up to here was looked at, though nothing of it may have matched.
@@ -187,32 +207,58 @@ impl Dispatcher {
 
     fn insert(&mut self, event: Arc<Event>, key: Option<String>) {
         let position = event.position;
+        // A redriven event is found by the scan too.
+        if self.slots.contains_key(&position) {
+            return;
+        }
         let failure = self.group.failures.get(&position);
         let failures = failure.map_or(0, |failure| failure.failures);
         let until = failure.map(|failure| failure.until);
         self.bytes += size(&event);
         if let Some(key) = &key {
-            self.keys.entry(key.clone()).or_default().insert(position);
+            let positions = self.keys.entry(key.clone()).or_default();
+            positions.insert(position);
+            // A redriven event may come before one that is ready already.
+            let next = positions.range(position + 1..).next().copied();
+            if let Some(next) = next.filter(|next| self.slots[next].stand == Stand::Ready) {
+                self.set(next, Stand::Blocked);
+            }
         }
-        self.slots.insert(position, Slot { event, stand: Stand::Blocked, failures, key });
+        self.slots.insert(
+            position,
+            Slot { event, stand: Stand::Blocked, handed_out_at: Timestamp::EPOCH, failures, key },
+        );
         match until {
             Some(until) => self.set(position, Stand::Delayed { until }),
             None => self.free(position),
         }
     }
 
-    /// Ready, unless an earlier event of its key is open or the key is parked.
+    /// Ready, unless an earlier event of its key is open, one of its key is in flight, or the key is parked.
     fn free(&mut self, position: Position) {
+        self.set(position, Stand::Blocked);
         let blocked = self.slots.get(&position).and_then(|slot| slot.key.as_ref()).is_some_and(|key| {
             let first = self.keys.get(key).and_then(|positions| positions.first());
-            first != Some(&position) || self.group.parked.values().any(|parked| parked == key)
+            first != Some(&position)
+                || self.busy.contains_key(key)
+                || self.group.parked.values().any(|parked| parked == key)
         });
-        self.set(position, if blocked { Stand::Blocked } else { Stand::Ready });
+        if !blocked {
+            self.set(position, Stand::Ready);
+        }
     }
 
     fn set(&mut self, position: Position, stand: Stand) {
         let Some(slot) = self.slots.get_mut(&position) else { return };
         let before = std::mem::replace(&mut slot.stand, stand);
+        let freed = match (slot.key.as_ref(), before.is_busy(), stand.is_busy()) {
+            (Some(key), false, true) => {
+                *self.busy.entry(key.clone()).or_default() += 1;
+                None
+            }
+            (Some(key), true, false) => Some(key.clone()),
+            _ => None,
+        };
         let rank = match self.group.definition.ordering {
             Ordering::None => slot.event.envelope.priority,
             Ordering::Key | Ordering::Strict => 0,
@@ -230,6 +276,29 @@ impl Dispatcher {
             Stand::InFlight { deadline, .. } => _ = self.deadlines.insert((deadline, position)),
             Stand::Limbo => self.in_limbo += 1,
             Stand::Blocked => {}
+        }
+        if let Some(key) = freed {
+            self.rest(&key);
+        }
+    }
+
+    /// An event of this key is in nobody's hands any more: the first of the key may go.
+    fn rest(&mut self, key: &str) {
+        if let Some(count) = self.busy.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.busy.remove(key);
+            }
+        }
+        self.go_on(key);
+    }
+
+    /// The first of the key goes, if nothing holds it back.
+    fn go_on(&mut self, key: &str) {
+        let first = self.keys.get(key).and_then(|positions| positions.first().copied());
+        let waits = |first: &Position| self.slots.get(first).is_some_and(|slot| slot.stand == Stand::Blocked);
+        if let Some(first) = first.filter(waits) {
+            self.free(first);
         }
     }
 
@@ -257,6 +326,8 @@ impl Dispatcher {
         let (_, position) = self.ready.first().copied()?;
         match self.group.definition.ordering {
             Ordering::Strict if self.slots.keys().next() != Some(&position) => None,
+            // A redriven event is the first, but what came after it may be out.
+            Ordering::Strict if self.in_flight() + self.in_limbo > 0 => None,
             _ => Some(position),
         }
     }
@@ -278,7 +349,8 @@ impl Dispatcher {
         let (serial, deadline) = (self.serial, now.plus(self.group.definition.ack_deadline));
         self.set(position, Stand::InFlight { serial, deadline });
         self.delivered_to = self.delivered_to.max(position);
-        let slot = &self.slots[&position];
+        let slot = self.slots.get_mut(&position).expect("what is ready has a slot");
+        slot.handed_out_at = now;
         Delivery {
             token: format!("{:x}.{position}.{serial}", self.epoch),
             attempt: slot.failures + self.group.crashes_of(position) + 1,
@@ -310,6 +382,12 @@ impl Dispatcher {
             }
             _ => None,
         }
+    }
+
+    /// What a good token is held for, and for how long already.
+    pub fn held(&self, token: &str, now: Timestamp) -> Option<(&Event, Duration)> {
+        let slot = self.slots.get(&self.flight(token, now)?)?;
+        Some((slot.event.as_ref(), now.since(slot.handed_out_at)))
     }
 
     pub fn ack(&mut self, token: &str, now: Timestamp) -> bool {
@@ -346,26 +424,43 @@ impl Dispatcher {
         late.into_iter().filter_map(|position| self.doom(position, Why::Failed)).map(missed).collect()
     }
 
-    /// What the writer decided about a failing delivery.
+    /// What became of a failing delivery. Told by the record that says so, because whoever asked may be gone.
     pub fn meet(&mut self, position: Position, fate: Fate) {
+        let Some(slot) = self.slots.get_mut(&position) else { return };
         match fate {
+            Fate::Dead => self.remove(position),
+            // It was given back and went out again meanwhile.
+            _ if slot.stand != Stand::Limbo => {}
             Fate::Retry { at, failures } => {
-                if let Some(slot) = self.slots.get_mut(&position) {
-                    slot.failures = failures;
-                }
+                slot.failures = failures;
                 self.set(position, Stand::Delayed { until: at });
             }
-            Fate::Halted => {
-                self.group.halted_on = position;
-                self.set(position, Stand::Ready);
-            }
-            Fate::Dead | Fate::Gone => self.remove(position),
+            Fate::Halted | Fate::Gone => self.free(position),
         }
     }
 
-    /// The writer could not record the failure: the delivery simply runs into its next try.
+    /// Its failure was not recorded: the delivery simply runs into its next try.
     pub fn forgive(&mut self, position: Position) {
-        self.free(position);
+        self.meet(position, Fate::Gone);
+    }
+
+    /// What a move that was refused had to say is said by the next one.
+    pub fn unrecord(&mut self, ranges: &[Span], acked: u64) {
+        self.settled_again.extend(ranges.iter().flat_map(|(first, last)| *first..=*last));
+        self.acked += acked;
+    }
+
+    /// Goes on where `before` stood on the same cursor: what it settled stays settled, recorded or not.
+    pub fn inherit(&mut self, before: Dispatcher) {
+        if before.group.since != self.group.since {
+            return;
+        }
+        self.group.raise_floor(before.group.floor);
+        before.group.settled.spans().into_iter().for_each(|span| self.group.settled.insert(span));
+        self.group.settled.drop_through(self.group.floor);
+        self.looked_through(self.group.floor);
+        (self.settled, self.settled_again, self.acked) = (before.settled, before.settled_again, before.acked);
+        self.delivered_to = self.delivered_to.max(before.delivered_to);
     }
 
     /// The dead letter at `position` parks its key.
@@ -386,58 +481,30 @@ impl Dispatcher {
         }
     }
 
-    /// Everything below `first` was trimmed: what was open there is lost, and the group goes on at `first`.
-    pub fn lose_below(&mut self, first: Position) {
-        let mut open: Vec<Position> = self.slots.range(..first).map(|(position, _)| *position).collect();
-        open.retain(|position| !self.group.redriven.contains(position));
-        open.into_iter().for_each(|position| self.remove(position));
-        self.group.raise_floor(first - 1);
-        self.delivered_to = self.delivered_to.max(first - 1);
-        self.looked_through(first - 1);
-    }
-
-    /// Erased events are delivered without their content, and a dead letter that was erased parks nothing any more.
-    pub fn forget_content(&mut self, positions: &BTreeSet<Position>) {
-        for position in positions {
-            if let Some(slot) = self.slots.get_mut(position) {
-                self.bytes -= size(&slot.event);
-                slot.event = super::without_content(&slot.event);
-                self.bytes += size(&slot.event);
-            }
-            if let Some(failure) = self.group.failures.get_mut(position) {
-                failure.error = None;
-            }
-            let Some(key) = self.group.parked.remove(position) else { continue };
-            for waiting in self.keys.get(&key).cloned().unwrap_or_default() {
-                if self.slots.get(&waiting).is_some_and(|slot| slot.stand == Stand::Blocked) {
-                    self.free(waiting);
-                }
-            }
-        }
-    }
-
     fn settle(&mut self, position: Position) {
-        self.settled.push(position);
+        match self.group.redriven.contains(&position) {
+            true => self.settled_again.push(position),
+            false => self.settled.push(position),
+        }
         self.remove(position);
     }
 
     fn remove(&mut self, position: Position) {
+        let Some(key) = self.slots.get(&position).map(|slot| slot.key.clone()) else { return };
+        if let Some(positions) = key.as_ref().and_then(|key| self.keys.get_mut(key)) {
+            positions.remove(&position);
+        }
         self.set(position, Stand::Blocked);
-        let Some(slot) = self.slots.remove(&position) else { return };
-        self.bytes -= size(&slot.event);
+        self.bytes -= self.slots.remove(&position).map_or(0, |slot| size(&slot.event));
         self.group.redriven.remove(&position);
         if position > self.group.floor {
             self.group.settled.insert((position, position));
         }
-        let Some(key) = slot.key else { return };
-        let Some(positions) = self.keys.get_mut(&key) else { return };
-        positions.remove(&position);
-        match positions.first().copied() {
-            None => _ = self.keys.remove(&key),
-            Some(next) if self.slots.get(&next).is_some_and(|slot| slot.stand == Stand::Blocked) => {
-                self.free(next)
+        if let Some(key) = key {
+            if self.keys.get(&key).is_some_and(BTreeSet::is_empty) {
+                self.keys.remove(&key);
             }
-            Some(_) => {}
+            self.go_on(&key);
         }
     }
 
@@ -469,14 +536,16 @@ impl Dispatcher {
     /// What has moved since the last call, to be recorded; `None` when nothing an ack or a delivery did.
     pub fn progress(&mut self) -> Option<Moved> {
         let floor = self.floor();
-        let settled = std::mem::take(&mut self.settled);
-        let acked = std::mem::take(&mut self.acked);
-        if settled.is_empty() && self.delivered_to == self.flushed.1 {
+        if !self.is_dirty() && self.delivered_to == self.flushed.1 {
             return None;
         }
+        let settled = std::mem::take(&mut self.settled);
+        let again = std::mem::take(&mut self.settled_again);
+        let acked = std::mem::take(&mut self.acked);
         self.flushed = (floor, self.delivered_to);
         let before = self.group.floor;
-        let ranges = spans(settled.into_iter().filter(|position| *position > floor || *position <= before));
+        let apart = settled.into_iter().filter(|position| *position > floor || *position <= before);
+        let ranges = spans(apart.chain(again));
         self.group.raise_floor(floor);
         Some(Moved { group: self.group.name.clone(), floor, ranges, delivered_to: self.delivered_to, acked })
     }
@@ -503,12 +572,13 @@ impl Dispatcher {
 
     /// Whether an ack waits to be recorded.
     pub fn is_dirty(&self) -> bool {
-        !self.settled.is_empty()
+        !self.settled.is_empty() || !self.settled_again.is_empty()
     }
 
     /// Elapsed waits keep their length when the wall clock is stepped.
     pub fn shift(&mut self, by_ms: i64) {
         let shift = |at: Timestamp| Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000);
+        self.group.failures.values_mut().for_each(|failure| failure.until = shift(failure.until));
         let positions: Vec<Position> = self.slots.keys().copied().collect();
         for position in positions {
             match self.slots[&position].stand {

@@ -11,6 +11,7 @@ use model::event::Event;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::dispatcher::Delivery;
 use crate::admit::Handled;
@@ -109,11 +110,11 @@ where
             match handle(tenant, group, delivery, handler).await {
                 Ok(Ack) => acks.push(delivery.token.clone()),
                 Err(Nack { delay, error }) => {
-                    tenant.nack(group, std::slice::from_ref(&delivery.token), delay, error).await?;
+                    tenant.nack_uncounted(group, std::slice::from_ref(&delivery.token), delay, error).await?;
                 }
             }
         }
-        tenant.ack(group, &acks, false).await?;
+        tenant.ack_uncounted(group, &acks, false).await?;
     }
     Ok(())
 }
@@ -131,12 +132,29 @@ where
     }
     let started = tenant.boot();
     let handling = match std::panic::catch_unwind(AssertUnwindSafe(|| handler(delivery.event.clone()))) {
-        Ok(future) => Guarded(Box::pin(future)).await,
+        Ok(future) => Guarded(Box::pin(future)).instrument(span(tenant, group, delivery)).await,
         Err(panic) => Err(panicked(panic)),
     };
     let seconds = tenant.boot().saturating_sub(started).as_secs_f64();
     tenant.metrics().handled(&delivery.event.envelope.topic, group, handling.is_ok(), seconds);
     handling
+}
+
+/// Seed 002's span around a handler; nothing unless somebody listens at debug level.
+fn span(tenant: &Tenant, group: &str, delivery: &Delivery) -> Span {
+    if !tenant.settings().switches.tracing {
+        return Span::none();
+    }
+    let (event, retries) = (&delivery.event, delivery.attempt - 1);
+    let trace = event.envelope.trace.as_deref();
+    tracing::debug_span!(
+        "events.handle",
+        topic = event.envelope.topic,
+        group,
+        position = event.position,
+        retries,
+        trace
+    )
 }
 
 /// A handler's future whose panic is an answer.

@@ -81,6 +81,11 @@ impl Group {
         self.crashes.iter().filter(|through| **through >= position).count() as u32
     }
 
+    /// A redriven event begins again: crashes before it no longer count against it, nor against its neighbours.
+    pub fn pardon(&mut self, position: Position) {
+        self.crashes.retain(|through| *through < position);
+    }
+
     pub fn raise_floor(&mut self, floor: Position) {
         if floor > self.floor {
             self.floor = floor;

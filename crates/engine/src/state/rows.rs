@@ -102,7 +102,12 @@ impl State {
         }))
     }
 
-    pub(crate) fn put_dead(&mut self, record: Position, dead: &Dead, now: Timestamp) -> Result<()> {
+    /// Says whether it is new: after a seek the same event may die a second time.
+    pub(crate) fn put_dead(&mut self, record: Position, dead: &Dead, now: Timestamp) -> Result<bool> {
+        let mut known =
+            self.db.prepare_cached(r#"SELECT 1 FROM dead_letter WHERE "group" = ?1 AND position = ?2"#)?;
+        let new = !known.exists(params![dead.group, dead.position])?;
+        drop(known);
         let mut put = self.db.prepare_cached(
             r#"INSERT OR REPLACE INTO dead_letter ("group", position, record, event, attempts, reason, error, parked_key, at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"#,
@@ -119,7 +124,7 @@ impl State {
             now.to_string(),
         ])?;
         self.open_rows += 1;
-        Ok(())
+        Ok(new)
     }
 
     /// Dead letters of a group after `after`, at most `limit`, by position.
@@ -234,6 +239,24 @@ impl State {
     }
 
     /// Elapsed times keep their length when the wall clock was stepped by `by_ms`.
+    /// How far ahead of where it can be the latest elapsed wait lies: at least that far the wall clock was set back while
+    /// nobody looked.
+    pub(crate) fn ahead_ms(&self, now: Timestamp) -> Result<i64> {
+        let mut read = self.db.prepare("SELECT until, delay_ms FROM deferred")?;
+        let mut rows = read.query([])?;
+        let mut ahead = 0;
+        let mut see = |until: Timestamp, delay_ms: u64| {
+            let latest = now.plus(std::time::Duration::from_millis(delay_ms));
+            ahead = ahead.max(until.since(latest).as_millis() as i64);
+        };
+        while let Some(row) = rows.next()? {
+            see(Timestamp::parse(&row.get::<_, String>(0)?).unwrap_or(now), row.get(1)?);
+        }
+        let failures = self.groups.values().flat_map(|group| group.failures.values());
+        failures.for_each(|failure| see(failure.until, failure.delay_ms));
+        Ok(ahead)
+    }
+
     pub(crate) fn shift_elapsed(&mut self, by_ms: i64) -> Result<()> {
         let shift = |at: Timestamp| Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000);
         let due: Vec<Due> = self.deferred.iter().copied().collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lang::filter::Filter;
 use model::group::{Definition, Start, check_name};
-use model::record::DeadReason;
+use model::record::{DeadReason, Moved};
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -141,12 +141,13 @@ impl Tenant {
     pub(crate) fn lag_of(&self, handle: &GroupHandle) -> u64 {
         let mut dispatcher = handle.dispatcher();
         match self.look(handle, &mut dispatcher) {
-            Ok(()) => self.lag_in(&dispatcher),
+            Ok(_) => self.lag_in(&dispatcher),
             Err(_) => 0,
         }
     }
 
-    fn look(&self, handle: &GroupHandle, dispatcher: &mut Dispatcher) -> Result<(), Problem> {
+    /// Looks at what is new; true when there is more than one go takes.
+    fn look(&self, handle: &GroupHandle, dispatcher: &mut Dispatcher) -> Result<bool, Problem> {
         handle.intake(dispatcher, self.head(), |from, to| {
             let from = from.max(self.first());
             self.events_from(from, to, PULL_MAX)
@@ -160,9 +161,13 @@ impl Tenant {
             let handle = self.handle(name)?;
             let mut woken = std::pin::pin!(handle.wake.notified());
             woken.as_mut().enable();
-            let deliveries = self.take(&handle, max.clamp(1, PULL_MAX)).await?;
+            let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX)).await?;
             if !deliveries.is_empty() {
                 return Ok(deliveries);
+            }
+            if more {
+                tokio::task::yield_now().await;
+                continue;
             }
             let left = wait.min(PULL_WAIT_MAX).saturating_sub(self.boot().saturating_sub(started));
             if left.is_zero() || self.is_closing() {
@@ -174,21 +179,21 @@ impl Tenant {
         }
     }
 
-    async fn take(&self, handle: &Arc<GroupHandle>, max: usize) -> Result<Vec<Delivery>, Problem> {
-        let (taken, moved, since) = {
+    async fn take(&self, handle: &Arc<GroupHandle>, max: usize) -> Result<(Vec<Delivery>, bool), Problem> {
+        let (taken, moved, since, more) = {
             let mut dispatcher = handle.dispatcher();
-            self.look(handle, &mut dispatcher)?;
+            let more = self.look(handle, &mut dispatcher)?;
             let taken = dispatcher.take(max, self.0.around.clock.now());
             let moved = if taken.deliveries.is_empty() { None } else { dispatcher.progress() };
-            (taken, moved, dispatcher.group.since)
+            (taken, moved, dispatcher.group.since, more)
         };
         let guard = HandOver { handle, deliveries: taken.deliveries };
-        if !taken.dying.is_empty() {
-            self.fail(handle, since, taken.dying).await?;
-        }
-        if let Some(moved) = moved {
-            self.ask(Command::Move { moved, since, sync: false }).await?;
-        }
+        // Asked before anything is waited for: a caller that goes away takes no ack with it.
+        let (recorded, failed) = tokio::join!(
+            self.record_move(handle, moved, since, false),
+            self.fail(handle, since, taken.dying)
+        );
+        recorded.and(failed)?;
         let deliveries = guard.done();
         if deliveries.len() == max {
             // There may be more for the next in line.
@@ -197,7 +202,7 @@ impl Tenant {
         if let Some(first) = deliveries.first() {
             self.due_in(first.deadline.since(self.0.around.clock.now()));
         }
-        Ok(deliveries)
+        Ok((deliveries, more))
     }
 
     /// Returns deliveries that nobody will work on; no attempt is counted.
@@ -208,6 +213,27 @@ impl Tenant {
 
     /// Settles deliveries. Durable within 100 ms, or when this returns if `sync`.
     pub async fn ack(&self, name: &str, tokens: &[String], sync: bool) -> Result<Settled, Problem> {
+        self.observe_held(name, tokens, true)?;
+        self.ack_uncounted(name, tokens, sync).await
+    }
+
+    /// Counts how long deliveries were held; handlers in process are counted where they run.
+    fn observe_held(&self, name: &str, tokens: &[String], ok: bool) -> Result<(), Problem> {
+        let handle = self.handle(name)?;
+        let now = self.0.around.clock.now();
+        let dispatcher = handle.dispatcher();
+        for (event, held) in tokens.iter().filter_map(|token| dispatcher.held(token, now)) {
+            self.metrics().handled(&event.envelope.topic, name, ok, held.as_secs_f64());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn ack_uncounted(
+        &self,
+        name: &str,
+        tokens: &[String],
+        sync: bool,
+    ) -> Result<Settled, Problem> {
         let handle = self.handle(name)?;
         let now = self.0.around.clock.now();
         let (settled, moved, since) = {
@@ -221,15 +247,38 @@ impl Tenant {
             handle.wake.notify_one();
             self.due_in(ACK_FLUSH);
         }
-        if sync {
-            let nothing = || crate::command::Command::Note { records: Vec::new() };
-            let command = moved.map_or_else(nothing, |moved| Command::Move { moved, since, sync: true });
-            self.ask(command).await?;
+        if sync && moved.is_none() {
+            self.ask(Command::Note { records: Vec::new() }).await?;
         }
+        self.record_move(&handle, moved, since, true).await?;
         Ok(settled)
     }
 
+    async fn record_move(
+        &self,
+        handle: &GroupHandle,
+        moved: Option<Moved>,
+        since: Position,
+        sync: bool,
+    ) -> Result<(), Problem> {
+        let Some(moved) = moved else { return Ok(()) };
+        let (ranges, acked) = (moved.ranges.clone(), moved.acked);
+        let answer = self.ask(Command::Move { moved, since, sync }).await;
+        answer.map(|_| ()).inspect_err(|_| handle.dispatcher().unrecord(&ranges, acked))
+    }
+
     pub async fn nack(
+        &self,
+        name: &str,
+        tokens: &[String],
+        delay: Option<Duration>,
+        error: Option<String>,
+    ) -> Result<Settled, Problem> {
+        self.observe_held(name, tokens, false)?;
+        self.nack_uncounted(name, tokens, delay, error).await
+    }
+
+    pub(crate) async fn nack_uncounted(
         &self,
         name: &str,
         tokens: &[String],
@@ -247,6 +296,7 @@ impl Tenant {
         tokens: &[String],
         error: Option<String>,
     ) -> Result<Settled, Problem> {
+        self.observe_held(name, tokens, false)?;
         let change = move |failing: Failing| Failing { error: error.clone(), ..failing };
         self.release(name, tokens, Why::Dead(DeadReason::Rejected), change).await
     }
@@ -293,38 +343,11 @@ impl Tenant {
         if failing.is_empty() {
             return Ok(());
         }
-        let positions: Vec<Position> = failing.iter().map(|one| one.event.position).collect();
+        let limbo = Limbo { tenant: self, handle, since, positions: positions_of(&failing) };
         let command = Command::Fail { group: handle.name.clone(), since, failing };
         let answer = self.ask(command).await;
-        self.meet(handle, &positions, answer)
-    }
-
-    fn meet(
-        &self,
-        handle: &GroupHandle,
-        positions: &[Position],
-        answer: Result<Answer, Problem>,
-    ) -> Result<(), Problem> {
-        let mut dispatcher = handle.dispatcher();
-        let result = match answer {
-            Ok(Answer::Fates(fates)) => {
-                positions.iter().zip(fates).for_each(|(position, fate)| dispatcher.meet(*position, fate));
-                Ok(())
-            }
-            Ok(_) => Err(unexpected()),
-            Err(problem) => {
-                positions.iter().for_each(|position| dispatcher.forgive(*position));
-                Err(problem)
-            }
-        };
-        let due = dispatcher.next_due();
-        drop(dispatcher);
-        handle.wake.notify_one();
-        handle.freed.notify_waiters();
-        if let Some(due) = due {
-            self.due_in(due.since(self.0.around.clock.now()));
-        }
-        result
+        drop(limbo);
+        answer.map(|_| ())
     }
 
     /// Missed deadlines, retries that are due, acks to be recorded.
@@ -339,13 +362,15 @@ impl Tenant {
                 (late, moved, dispatcher.group.since, dispatcher.next_due())
             };
             if let Some(moved) = moved {
-                // A lost ack is a redelivery; it is not worth stopping for.
-                let _ = self.ask_blocking(Command::Move { moved, since, sync: true });
+                let (ranges, acked) = (moved.ranges.clone(), moved.acked);
+                if self.ask_blocking(Command::Move { moved, since, sync: true }).is_err() {
+                    handle.dispatcher().unrecord(&ranges, acked);
+                }
             }
             if !late.is_empty() {
-                let positions: Vec<Position> = late.iter().map(|one| one.event.position).collect();
-                let command = Command::Fail { group: handle.name.clone(), since, failing: late };
-                let _ = self.meet(&handle, &positions, self.ask_blocking(command));
+                let limbo = Limbo { tenant: self, handle: &handle, since, positions: positions_of(&late) };
+                let _ = self.ask_blocking(Command::Fail { group: handle.name.clone(), since, failing: late });
+                drop(limbo);
             }
             match due {
                 Some(due) if due <= now => handle.wake.notify_one(),
@@ -492,6 +517,35 @@ impl Drop for HandOver<'_> {
             self.handle.wake.notify_one();
         }
     }
+}
+
+/// Deliveries whose failure is on its way to the writer. What the record has not met by the end goes back to the ready
+/// ones, also when whoever asked went away.
+struct Limbo<'a> {
+    tenant: &'a Tenant,
+    handle: &'a GroupHandle,
+    since: Position,
+    positions: Vec<Position>,
+}
+
+impl Drop for Limbo<'_> {
+    fn drop(&mut self) {
+        let mut dispatcher = self.handle.dispatcher();
+        if dispatcher.group.since == self.since {
+            self.positions.iter().for_each(|position| dispatcher.forgive(*position));
+        }
+        let due = dispatcher.next_due();
+        drop(dispatcher);
+        self.handle.wake.notify_one();
+        self.handle.freed.notify_waiters();
+        if let Some(due) = due {
+            self.tenant.due_in(due.since(self.tenant.0.around.clock.now()));
+        }
+    }
+}
+
+fn positions_of(failing: &[Failing]) -> Vec<Position> {
+    failing.iter().map(|one| one.event.position).collect()
 }
 
 fn each(tokens: &[String], mut good: impl FnMut(&str) -> bool) -> Settled {

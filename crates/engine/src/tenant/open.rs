@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use ledger::disk::Disk;
@@ -57,6 +57,7 @@ impl Tenant {
             around,
             admitter,
             mailbox: Mailbox::default(),
+            looking: AtomicUsize::new(0),
             scheduled: AtomicBool::new(false),
             entropy: Mutex::new(entropy),
             epoch,
@@ -126,6 +127,11 @@ impl Tenant {
                 records.extend(open.map(crashed));
                 Ok(())
             })?;
+        }
+        let now = self.0.around.clock.now();
+        let ahead = self.with_writer(|writer| writer.state.ahead_ms(now).map_err(broken))?;
+        if ahead > 0 {
+            records.push(Record::ClockStepped { by_ms: -ahead });
         }
         if records.is_empty() {
             return Ok(());

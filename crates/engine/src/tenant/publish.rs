@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::group::LagAction;
 use model::{Code, Position, Problem, Timestamp};
+use tracing::{Instrument, Span};
 
 use super::Tenant;
 use crate::admit::{Admission, Caller, Context, Draft, Prepared};
@@ -25,6 +26,26 @@ struct Admitted {
 impl Tenant {
     /// Publishes one event; answers when it is durable.
     pub async fn publish(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
+        let span = self.span(&draft);
+        self.publish_one(caller, draft).instrument(span).await
+    }
+
+    /// Seed 002's span around a publish; nothing unless somebody listens at debug level.
+    fn span(&self, draft: &Draft) -> Span {
+        if !self.settings().switches.tracing {
+            return Span::none();
+        }
+        let size_bytes = draft.payload.get().len();
+        tracing::debug_span!(
+            "events.publish",
+            topic = draft.topic,
+            space = draft.space,
+            size_bytes,
+            trace = draft.trace
+        )
+    }
+
+    async fn publish_one(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
         let started = self.boot();
         let topic = draft.topic.clone();
         let admitted = self.admit(caller, vec![draft], &mut || {})?;

@@ -4,6 +4,7 @@ mod backup;
 mod erase;
 mod retention;
 mod sidecars;
+mod together;
 mod verify;
 
 use std::path::{Path, PathBuf};
