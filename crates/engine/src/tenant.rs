@@ -3,7 +3,9 @@
 //! A command goes into the mailbox. If the writer is idle and the disk is quick, the caller commits it on its own
 //! thread; else a pool thread takes whatever has queued, as one batch.
 
+mod due;
 mod groups;
+mod hand_on;
 mod open;
 mod publish;
 mod search;
@@ -20,7 +22,6 @@ use std::time::Duration;
 
 use ledger::Reader;
 use model::event::Event;
-use model::record::{Failed, Record};
 use model::{Code, Position, Problem};
 use tokio::sync::watch;
 
@@ -29,11 +30,10 @@ pub use open::{Home, Opening};
 pub use search::{Page, Query};
 
 use crate::admit::{Admitter, Handled};
-use crate::apply::Place;
 use crate::clock::Clock;
-use crate::command::{Answer, Command, Fate};
+use crate::command::{Answer, Command};
 use crate::deliver::follow::{Follow, Follower};
-use crate::deliver::{GroupHandle, Registry, lock};
+use crate::deliver::{Registry, lock};
 use crate::entropy::Entropy;
 use crate::mailbox::{Mailbox, Pending};
 use crate::maintain::Upkeep;
@@ -41,9 +41,8 @@ use crate::metrics::Metrics;
 use crate::pool::{Bell, Pool, Watch, Work};
 use crate::read;
 use crate::settings::Settings;
-use crate::state::State;
 use crate::tail::Tail;
-use crate::writer::{Committed, Fatal, Moment, STATE_OPEN_MAX, Turn, Writer};
+use crate::writer::{Fatal, Moment, STATE_OPEN_MAX, Turn, Writer};
 
 /// A sync slower than this is not worth blocking an async worker for; a pool thread waits instead.
 const INLINE_SYNC_MAX: Duration = Duration::from_millis(2);
@@ -324,161 +323,6 @@ impl Tenant {
         (self.0.around.on_fatal)(&problem);
     }
 
-    /// What became true goes to those who wait for it. Offers come before `visible` is raised (see `deliver`).
-    fn hand_on(&self, writer: &Writer, committed: Vec<Committed>) {
-        if committed.is_empty() {
-            return;
-        }
-        let mut registry = self.0.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for item in committed {
-            match item {
-                Committed::Event(event) => {
-                    registry.route(&event);
-                    self.tail_mut().push(event);
-                }
-                Committed::Other(place, record) => self.steer(writer, &mut registry, (place, record)),
-            }
-        }
-        drop(registry);
-        let head = writer.head();
-        self.0.visible.store(head, Ordering::Release);
-        self.0.seen.send_replace(head);
-    }
-
-    /// Records that change what is in memory beside the state.
-    fn steer(&self, writer: &Writer, registry: &mut Registry, (place, record): (Place, Record)) {
-        match record {
-            Record::GroupPut { group, .. } => self.register(&writer.state, registry, &group, place.position),
-            Record::GroupDeleted { group } => registry.remove(&group),
-            Record::LedgerTrimmed { first, .. } => {
-                self.begins_at(first);
-                registry.all().iter().for_each(|handle| handle.dispatcher().lose_below(first));
-            }
-            Record::EventErased { .. } => self.tail_mut().forget(),
-            Record::ClockStepped { by_ms } => {
-                registry.all().iter().for_each(|handle| handle.dispatcher().shift(by_ms));
-            }
-            Record::GroupFailed(Failed { group, position, failures, until: at, .. }) => {
-                if let Some(handle) = registry.get(&group) {
-                    handle.dispatcher().meet(position, Fate::Retry { at, failures });
-                }
-            }
-            Record::GroupDead(dead) => {
-                self.metrics().dead(topic_of(&dead.event));
-                let Some(handle) = registry.get(&dead.group) else { return };
-                let mut dispatcher = handle.dispatcher();
-                if let Some(key) = dead.parked_key {
-                    dispatcher.park(dead.position, key);
-                }
-                dispatcher.meet(dead.position, Fate::Dead);
-            }
-            Record::GroupSeeked { group, .. }
-            | Record::GroupPaused { group, .. }
-            | Record::GroupHalted { group, .. }
-            | Record::GroupCrashed { group, .. } => self.follow_group(&writer.state, registry, &group, place),
-            Record::GroupRedriven { group, positions } => {
-                self.bring_back(&writer.state, registry, &group, &positions);
-            }
-            _ => {}
-        }
-    }
-
-    fn register(&self, state: &State, registry: &mut Registry, name: &str, head: Position) {
-        let Some(group) = state.groups.get(name) else { return };
-        let definition = group.definition.clone();
-        let handle = match registry.get(name) {
-            Some(handle) => handle.restart(group.clone(), self.0.epoch ^ head).map(|()| handle),
-            None => GroupHandle::new(group.clone(), self.0.epoch ^ head).map(Arc::new),
-        };
-        match handle {
-            Ok(handle) => {
-                handle.dispatcher().behind(head);
-                for position in &group.redriven {
-                    self.bring_back_one(state, &handle, *position);
-                }
-                registry.put(handle, &definition);
-            }
-            // Checked before it was recorded, so only a newer language could get here.
-            Err(problem) => tracing::error!(group = name, %problem, "a group's definition does not compile"),
-        }
-    }
-
-    fn follow_group(&self, state: &State, registry: &Registry, name: &str, place: Place) {
-        let (Some(group), Some(handle)) = (state.groups.get(name), registry.get(name)) else { return };
-        let mut dispatcher = handle.dispatcher();
-        if dispatcher.group.since != group.since {
-            drop(dispatcher);
-            if let Err(problem) = handle.restart(group.clone(), self.0.epoch ^ place.position) {
-                tracing::error!(group = name, %problem, "a group's definition does not compile");
-            }
-            handle.dispatcher().behind(place.position);
-        } else {
-            if group.halted_on == 0 && dispatcher.group.halted_on != 0 {
-                dispatcher.unhalt();
-            }
-            (dispatcher.group.paused, dispatcher.group.halted_on) = (group.paused, group.halted_on);
-            dispatcher.group.crashes.clone_from(&group.crashes);
-        }
-        handle.wake.notify_waiters();
-    }
-
-    /// The next thing a group, a deferred publish or an unflushed ack waits for is due `after` now.
-    pub(crate) fn due_in(&self, after: Duration) {
-        let due = self.boot().saturating_add(after).as_nanos().min(u128::from(u64::MAX) - 1) as u64;
-        if self.0.due.fetch_min(due, Ordering::AcqRel) > due {
-            self.0.around.bell.ring();
-        }
-    }
-
-    /// When [`Tenant::tick`] wants to be called, on the boot clock.
-    pub fn next_tick(&self) -> Option<Duration> {
-        let due = self.0.due.load(Ordering::Acquire);
-        (due != u64::MAX).then(|| Duration::from_nanos(due))
-    }
-
-    /// Does what is due by now: missed deadlines, retries, deferred publishes, unflushed acks, uncommitted state.
-    pub fn tick(&self) {
-        self.0.due.store(u64::MAX, Ordering::Release);
-        let moment = self.moment();
-        self.tick_groups(moment.now);
-        self.admit_due(moment);
-        let mut writer = self.hold_writer();
-        let settled = match writer.as_mut() {
-            Some(open) => match open.unsettled_since() {
-                Some(since) if since + STATE_OPEN_MAX <= moment.boot => open.settle(),
-                Some(_) => {
-                    self.due_in(STATE_OPEN_MAX);
-                    Ok(())
-                }
-                None => Ok(()),
-            },
-            None => Ok(()),
-        };
-        if let Err(fatal) = settled {
-            *writer = None;
-            self.stop(fatal);
-        }
-        drop(writer);
-        self.hand_over_rest();
-    }
-
-    fn admit_due(&self, moment: Moment) {
-        loop {
-            let next = {
-                let writer = self.hold_writer();
-                writer.as_ref().and_then(|open| open.state.deferred.first().map(|(until, _)| *until))
-            };
-            match next {
-                Some(until) if until <= moment.now => match self.ask_blocking(Command::AdmitDue) {
-                    Ok(Answer::Admitted { more: true }) => {}
-                    _ => return,
-                },
-                Some(until) => return self.due_in(until.since(moment.now)),
-                None => return,
-            }
-        }
-    }
-
     /// The writer, between two batches.
     fn hold_writer(&self) -> MutexGuard<'_, Option<Writer>> {
         self.0.looking.fetch_add(1, Ordering::AcqRel);
@@ -547,35 +391,9 @@ impl Tenant {
         })
     }
 
-    fn bring_back(&self, state: &State, registry: &Registry, group: &str, positions: &[Position]) {
-        let Some(handle) = registry.get(group) else { return };
-        positions.iter().for_each(|position| self.bring_back_one(state, &handle, *position));
-        handle.wake.notify_waiters();
-    }
-
-    fn bring_back_one(&self, state: &State, handle: &GroupHandle, position: Position) {
-        let text = state.redriven_event(&handle.name, position).ok().flatten();
-        let kept = text.and_then(|text| open::event_from_json(&text)).map(Arc::new);
-        // An erased dead letter has lost its event, but the event's own record still says what it was.
-        let recorded = || self.with_reader(|reader| read::event_at(reader, position)).ok().flatten();
-        match kept.or_else(recorded) {
-            Some(event) => handle.dispatcher().bring_back(event),
-            None => tracing::warn!(group = %handle.name, position, "a redriven event cannot be read"),
-        }
-    }
-
     fn registry(&self) -> std::sync::RwLockReadGuard<'_, Registry> {
         self.0.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-fn topic_of(event: &serde_json::value::RawValue) -> &str {
-    #[derive(serde::Deserialize)]
-    struct Topic<'a> {
-        #[serde(borrow, default)]
-        topic: &'a str,
-    }
-    serde_json::from_str::<Topic<'_>>(event.get()).map_or("", |event| event.topic)
 }
 
 impl Work for Inner {

@@ -94,7 +94,7 @@ impl Writer {
         self.batch.clear(self.ledger.head(), self.ledger.synced(), moment.now);
         self.state.begin()?;
         let full = self.ledger.is_full();
-        let mut turn = Turn::default();
+        let (mut turn, offset) = (Turn::default(), self.offset);
         let mut sync = self.note_clock_step(moment, &mut turn)?;
         for command in commands {
             let refused = full && matches!(command, Command::Publish { .. } | Command::AdmitDue);
@@ -105,7 +105,7 @@ impl Writer {
             };
             turn.answers.push(answer);
         }
-        self.make_durable(moment, sync, turn)
+        self.make_durable(moment, offset, sync, turn)
     }
 
     fn decide_one(
@@ -156,7 +156,13 @@ impl Writer {
         Ok(())
     }
 
-    fn make_durable(&mut self, moment: Moment, sync: bool, turn: Turn) -> Result<Turn, Fatal> {
+    fn make_durable(
+        &mut self,
+        moment: Moment,
+        offset: Option<i128>,
+        sync: bool,
+        turn: Turn,
+    ) -> Result<Turn, Fatal> {
         if self.batch.is_empty() {
             if sync && self.ledger.synced() < self.ledger.head().position {
                 self.ledger.sync().map_err(fatal)?;
@@ -174,6 +180,8 @@ impl Writer {
                 Ok(turn)
             }
             Err(AppendError::Refused(error)) => {
+                // A step of the clock that was in it must be seen again.
+                self.offset = offset;
                 let problem = read::problem(error);
                 tracing::warn!(%problem, "batch refused, nothing of it was kept");
                 self.fold_again()?;

@@ -7,6 +7,7 @@
 //! over a contiguous prefix without slots only, so parallel workers cannot make it pass an event that is still open.
 
 mod losses;
+mod progress;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,12 +16,11 @@ use std::time::Duration;
 
 use model::event::Event;
 use model::group::{OnExpired, Ordering};
-use model::record::{DeadReason, Moved, Span};
+use model::record::{DeadReason, Span};
 use model::{Position, Timestamp};
 
 use super::matcher::{Match, Matcher};
 use crate::command::{Failing, Fate, Why};
-use crate::faults::planted;
 use crate::state::Group;
 use crate::state::group::CRASHES_MAX;
 
@@ -522,59 +522,6 @@ impl Dispatcher {
         [first(&self.deadlines), first(&self.delayed)].into_iter().flatten().min()
     }
 
-    /// How far the floor may move: just before the first open event.
-    pub fn floor(&self) -> Position {
-        if planted("floor_past_unacked") {
-            return self.delivered_to.max(self.group.floor);
-        }
-        match self.slots.range(self.group.floor + 1..).next() {
-            Some((first, _)) => first - 1,
-            None => self.scanned.max(self.group.floor),
-        }
-    }
-
-    /// What has moved since the last call, to be recorded; `None` when nothing an ack or a delivery did.
-    pub fn progress(&mut self) -> Option<Moved> {
-        let floor = self.floor();
-        if !self.is_dirty() && self.delivered_to == self.flushed.1 {
-            return None;
-        }
-        let settled = std::mem::take(&mut self.settled);
-        let again = std::mem::take(&mut self.settled_again);
-        let acked = std::mem::take(&mut self.acked);
-        self.flushed = (floor, self.delivered_to);
-        let before = self.group.floor;
-        let apart = settled.into_iter().filter(|position| *position > floor || *position <= before);
-        let ranges = spans(apart.chain(again));
-        self.group.raise_floor(floor);
-        Some(Moved { group: self.group.name.clone(), floor, ranges, delivered_to: self.delivered_to, acked })
-    }
-
-    /// The floor, if it has moved over events that did not match; recorded at seal and at stop only.
-    pub fn quiet_progress(&mut self) -> Option<Moved> {
-        self.progress().or_else(|| {
-            let floor = self.floor();
-            let moved = Moved {
-                group: self.group.name.clone(),
-                floor,
-                ranges: Vec::new(),
-                delivered_to: self.delivered_to.max(floor),
-                acked: 0,
-            };
-            (floor > self.flushed.0).then(|| {
-                self.flushed = (floor, moved.delivered_to);
-                self.delivered_to = moved.delivered_to;
-                self.group.raise_floor(floor);
-                moved
-            })
-        })
-    }
-
-    /// Whether an ack waits to be recorded.
-    pub fn is_dirty(&self) -> bool {
-        !self.settled.is_empty() || !self.settled_again.is_empty()
-    }
-
     /// Elapsed waits keep their length when the wall clock is stepped.
     pub fn shift(&mut self, by_ms: i64) {
         let shift = |at: Timestamp| Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000);
@@ -590,10 +537,6 @@ impl Dispatcher {
             }
         }
     }
-}
-
-fn spans(positions: impl Iterator<Item = Position>) -> Vec<Span> {
-    positions.map(|position| (position, position)).collect::<crate::ranges::Ranges>().spans()
 }
 
 fn size(event: &Event) -> usize {

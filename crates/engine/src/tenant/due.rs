@@ -1,0 +1,67 @@
+//! What a tenant does when its time has come, not when somebody asks: deadlines, retries, deferred publishes, flushes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Tenant;
+use crate::command::{Answer, Command};
+use crate::writer::{Moment, STATE_OPEN_MAX};
+
+impl Tenant {
+    /// The next thing a group, a deferred publish or an unflushed ack waits for is due `after` now.
+    pub(crate) fn due_in(&self, after: Duration) {
+        let due = self.boot().saturating_add(after).as_nanos().min(u128::from(u64::MAX) - 1) as u64;
+        if self.0.due.fetch_min(due, Ordering::AcqRel) > due {
+            self.0.around.bell.ring();
+        }
+    }
+
+    /// When [`Tenant::tick`] wants to be called, on the boot clock.
+    pub fn next_tick(&self) -> Option<Duration> {
+        let due = self.0.due.load(Ordering::Acquire);
+        (due != u64::MAX).then(|| Duration::from_nanos(due))
+    }
+
+    /// Does what is due by now: missed deadlines, retries, deferred publishes, unflushed acks, uncommitted state.
+    pub fn tick(&self) {
+        self.0.due.store(u64::MAX, Ordering::Release);
+        let moment = self.moment();
+        self.tick_groups(moment.now);
+        self.admit_due(moment);
+        let mut writer = self.hold_writer();
+        let settled = match writer.as_mut() {
+            Some(open) => match open.unsettled_since() {
+                Some(since) if since + STATE_OPEN_MAX <= moment.boot => open.settle(),
+                Some(_) => {
+                    self.due_in(STATE_OPEN_MAX);
+                    Ok(())
+                }
+                None => Ok(()),
+            },
+            None => Ok(()),
+        };
+        if let Err(fatal) = settled {
+            *writer = None;
+            self.stop(fatal);
+        }
+        drop(writer);
+        self.hand_over_rest();
+    }
+
+    fn admit_due(&self, moment: Moment) {
+        loop {
+            let next = {
+                let writer = self.hold_writer();
+                writer.as_ref().and_then(|open| open.state.deferred.first().map(|(until, _)| *until))
+            };
+            match next {
+                Some(until) if until <= moment.now => match self.ask_blocking(Command::AdmitDue) {
+                    Ok(Answer::Admitted { more: true }) => {}
+                    _ => return,
+                },
+                Some(until) => return self.due_in(until.since(moment.now)),
+                None => return,
+            }
+        }
+    }
+}
