@@ -1,11 +1,14 @@
 //! `everwhen bench`: the figures of the README, measured again by anyone, as a ratio to the bare disk in the same run.
 
 pub mod deliver;
+pub mod http;
 pub mod measure;
 pub mod open;
 pub mod publish;
 pub mod raw;
 pub mod route;
+pub mod slo;
+pub mod soak;
 pub mod sqlite;
 
 use std::future::Future;
@@ -17,7 +20,7 @@ use serde_json::Value;
 use crate::output::Stop;
 use crate::session::Session;
 
-/// Measure durable publishing, delivery, routing and opening
+/// Measure durable publishing, delivery, routing, opening and memory
 ///
 /// Every run works in a new folder inside the data directory (--data, else the current one) and removes it. `raw` is the
 /// same sequence of writes done by bare write + fdatasync into a growing file: judge by the ratio to it.
@@ -26,29 +29,46 @@ use crate::session::Session;
 Examples:
   everwhen bench publish
   everwhen bench publish --publishers 256 --json
-  everwhen bench open --events 1000000")]
+  everwhen bench publish --http --connections 256
+  everwhen bench open --events 1000000
+  everwhen bench --slo")]
 pub struct Args {
     #[command(subcommand)]
-    bench: Bench,
+    bench: Option<Bench>,
+    /// The four promises of the bus, each with the concurrency it holds at
+    #[arg(long)]
+    slo: bool,
+    /// Do this part of the work of --slo
+    #[arg(long, hide = true, default_value_t = 1.0)]
+    scale: f64,
 }
 
 #[derive(clap::Subcommand)]
 enum Bench {
     /// Durable publishing, acknowledged after the sync
     Publish {
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, conflicts_with = "http")]
         publishers: usize,
+        /// Over HTTP, through a server in this process
+        #[arg(long)]
+        http: bool,
+        /// Connections, each with one request under way
+        #[arg(long, default_value_t = 1, requires = "http")]
+        connections: usize,
         /// How many events [default: 5000 alone, else 200000]
         #[arg(long)]
         events: Option<u64>,
         #[arg(long, default_value_t = 512)]
         bytes: usize,
         /// Also measure SQLite behind a group-commit thread
-        #[arg(long)]
+        #[arg(long, conflicts_with = "http")]
         sqlite: bool,
     },
     /// From publish to handler at a steady rate, and draining a backlog
     Deliver {
+        /// Over HTTP, by pull and ack
+        #[arg(long)]
+        http: bool,
         #[arg(long, default_value_t = 1000)]
         rate: u64,
         #[arg(long, default_value_t = 5000)]
@@ -71,31 +91,67 @@ enum Bench {
         #[arg(long, hide = true)]
         opened: bool,
     },
+    /// Memory while publishing without a pause
+    Soak {
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        #[arg(long, default_value_t = 16)]
+        publishers: usize,
+        /// Events a second; 0 is as fast as the disk allows
+        #[arg(long, default_value_t = 0)]
+        rate: u64,
+        #[arg(long, default_value_t = 512)]
+        bytes: usize,
+    },
 }
 
 pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
-    if let Bench::Open { opened: true, .. } = args.bench {
+    if let Some(Bench::Open { opened: true, .. }) = args.bench {
         let measured = open::opened(&session.data()?)?;
         return session.out.result(&measured, || measured.to_string());
     }
-    let place = Place::new(session)?;
-    let report = match args.bench {
-        Bench::Publish { publishers, events, bytes, sqlite } => {
+    let usage = |words: &str| {
+        let problem = Problem::new(Code::UsageInvalid, words);
+        Err(problem.hint("name one of publish, deliver, route, open and soak, or give --slo alone").into())
+    };
+    match (&args.bench, args.slo) {
+        (Some(bench), false) => {
+            let report = measured(bench, &Place::new(session)?, session)?;
+            session.out.result(&report, || pretty(&report))
+        }
+        (None, true) => {
+            let report = slo::run(&Place::new(session)?.0, args.scale)?;
+            session.out.result(&report, || slo::table(&report))
+        }
+        (None, false) => usage("there is no benchmark to run"),
+        (Some(_), true) => usage("--slo is a benchmark of its own"),
+    }
+}
+
+fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Problem> {
+    let dir = &place.0;
+    match *bench {
+        Bench::Publish { publishers, http, connections, events, bytes, sqlite } => {
+            let publishers = if http { connections } else { publishers }.max(1);
             let events = events.unwrap_or(if publishers == 1 { 5_000 } else { 200_000 });
-            publish::run(&place.0, publish::Load { publishers: publishers.max(1), events, bytes }, sqlite)?
+            let load = publish::Load { publishers, events, bytes };
+            if http { publish::run_http(dir, load) } else { publish::run(dir, load, sqlite) }
         }
-        Bench::Deliver { rate, events, backlog, bytes } => {
-            deliver::run(&place.0, deliver::Load { rate: rate.max(1), events, backlog, bytes })?
+        Bench::Deliver { http, rate, events, backlog, bytes } => {
+            let load = deliver::Load { rate: rate.max(1), events, backlog, bytes };
+            if http { deliver::run_http(dir, load) } else { deliver::run(dir, load) }
         }
-        Bench::Route { patterns } => route::run(&place.0, patterns)?,
+        Bench::Route { patterns } => route::run(dir, patterns),
         Bench::Open { events, .. } => {
             let bar = session.out.progress("fill", events);
-            let report = open::run(&place.0, events, &mut |done| bar.set_position(done))?;
+            let report = open::run(dir, events, &mut |done| bar.set_position(done));
             bar.finish_and_clear();
             report
         }
-    };
-    session.out.result(&report, || pretty(&report))
+        Bench::Soak { seconds, publishers, rate, bytes } => {
+            soak::run(dir, soak::Load { seconds, publishers: publishers.max(1), rate, bytes })
+        }
+    }
 }
 
 fn pretty(report: &Value) -> String {

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use engine::{Ack, Caller, Draft, Engine, Options, Subscription, Tenant};
 use model::Problem;
 use model::event::Event;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::failed;
+use super::http::{self, Served};
 use super::measure::{Latencies, Rate, report, round};
 use super::raw::{CountingDisk, Writes, replay};
 
@@ -23,6 +24,7 @@ pub struct Load {
     pub bytes: usize,
 }
 
+/// In process, by a handler.
 pub fn run(dir: &Path, load: Load) -> Result<Value, Problem> {
     super::block_on(async {
         let writes = Writes::default();
@@ -34,13 +36,31 @@ pub fn run(dir: &Path, load: Load) -> Result<Value, Problem> {
         let sizes = writes.sizes();
         let drained = drain(&tenant, load).await?;
         engine.close().await?;
-        let (growing, _) = replay(dir, &sizes, steady.events).map_err(failed)?;
-        let mut result = steady.to_json();
-        result.insert("drain_events_per_s".into(), json!(round(drained, 0)));
-        result.insert("raw".into(), Value::Object(growing.to_json()));
-        let args = json!({"rate": load.rate, "events": load.events, "backlog": load.backlog, "bytes": load.bytes});
-        Ok(report("deliver", args, result, dir))
+        let args =
+            json!({"rate": load.rate, "events": load.events, "backlog": load.backlog, "bytes": load.bytes});
+        Ok(report("deliver", args, result(dir, steady, drained, &sizes)?, dir))
     })
+}
+
+/// Through a server of this process, by `pull` and `ack`.
+pub fn run_http(dir: &Path, load: Load) -> Result<Value, Problem> {
+    let served = Served::start(dir)?;
+    served.writes.reset();
+    let steady = http::deliver::steady(&served, load)?;
+    let sizes = served.writes.sizes();
+    let drained = http::deliver::drain(&served, load)?;
+    served.stop()?;
+    let Load { rate, events, backlog, bytes } = load;
+    let args = json!({"http": true, "rate": rate, "events": events, "backlog": backlog, "bytes": bytes});
+    Ok(report("deliver", args, result(dir, steady, drained, &sizes)?, dir))
+}
+
+fn result(dir: &Path, steady: Rate, drained: f64, sizes: &[usize]) -> Result<Map<String, Value>, Problem> {
+    let (growing, _) = replay(dir, sizes, steady.events).map_err(failed)?;
+    let mut result = Rate { fsyncs: sizes.len() as u64, ..steady }.to_json();
+    result.insert("drain_events_per_s".into(), json!(round(drained, 0)));
+    result.insert("raw".into(), Value::Object(growing.to_json()));
+    Ok(result)
 }
 
 /// Publishes at a steady rate and takes the time from before the publish to the handler.
@@ -50,7 +70,8 @@ async fn steady(engine: &Engine, load: Load) -> Result<Rate, Problem> {
     let handler = move |event: Arc<Event>| {
         let seen = seen.clone();
         async move {
-            let sent: u64 = event.envelope.caused_by.as_deref().and_then(|t| t.parse().ok()).unwrap_or_default();
+            let sent: u64 =
+                event.envelope.caused_by.as_deref().and_then(|t| t.parse().ok()).unwrap_or_default();
             let _ = seen.send(begun.elapsed().saturating_sub(Duration::from_nanos(sent)));
             Ok(Ack)
         }
@@ -76,7 +97,8 @@ async fn publish_steadily(tenant: &Tenant, load: Load, begun: Instant) -> Result
         let (tenant, bytes) = (tenant.clone(), load.bytes);
         publishes.spawn(async move {
             let sent = begun.elapsed().as_nanos().to_string();
-            let draft = Draft { topic: "bench.steady".into(), caused_by: Some(sent), ..super::publish::draft(bytes) };
+            let draft =
+                Draft { topic: "bench.steady".into(), caused_by: Some(sent), ..super::publish::draft(bytes) };
             tenant.publish(&Caller::local(), draft).await
         });
     }
@@ -90,7 +112,8 @@ async fn publish_steadily(tenant: &Tenant, load: Load, begun: Instant) -> Result
 async fn drain(tenant: &Tenant, load: Load) -> Result<f64, Problem> {
     for chunk in 0..load.backlog.div_ceil(500) {
         let some = 500.min(load.backlog - chunk * 500);
-        let drafts = (0..some).map(|_| Draft { topic: "bench.backlog".into(), ..super::publish::draft(load.bytes) });
+        let drafts =
+            (0..some).map(|_| Draft { topic: "bench.backlog".into(), ..super::publish::draft(load.bytes) });
         tenant.publish_all(&Caller::local(), drafts.collect()).await?;
     }
     let (count, done) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
@@ -101,7 +124,8 @@ async fn drain(tenant: &Tenant, load: Load) -> Result<f64, Problem> {
         }
         async { Ok(Ack) }
     };
-    let subscription = Subscription::new("bench.backlog", "backlog").set("start", "beginning").set("max_inflight", 2000);
+    let subscription =
+        Subscription::new("bench.backlog", "backlog").set("start", "beginning").set("max_inflight", 2000);
     let started = Instant::now();
     tenant.subscribe(subscription, handler).await?;
     done.notified().await;

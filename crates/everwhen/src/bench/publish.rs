@@ -1,4 +1,4 @@
-//! `bench publish`: durable publishing in process, beside the same writes done bare and beside SQLite.
+//! `bench publish`: durable publishing in process or over HTTP, beside the same writes done bare and beside SQLite.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use engine::{Caller, Draft, Engine, Options, Tenant};
 use model::Problem;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::http::{self, Served};
 use super::measure::{Latencies, Rate, report, round};
 use super::raw::{CountingDisk, Writes, replay};
 use super::{failed, sqlite};
@@ -27,28 +28,18 @@ pub fn draft(bytes: usize) -> Draft {
     Draft::new("bench.reading", &json!({"sensor": "kitchen", "value": 21.5, "note": note}))
 }
 
+/// In process, and beside SQLite if asked.
 pub fn run(dir: &Path, load: Load, with_sqlite: bool) -> Result<Value, Problem> {
     let writes = Writes::default();
     let disk = Arc::new(CountingDisk { writes: writes.clone() });
     let engine = Engine::open_with(dir.join("data"), Options { disk, ..Options::default() })?;
     let tenant = engine.main()?;
-    warm_up(&tenant, load)?;
+    measure(&tenant, warm_up(load))?;
     writes.reset();
     let ours = measure(&tenant, load)?;
     let sizes = writes.sizes();
     super::block_on(engine.close())?;
-    let (growing, filled) = replay(dir, &sizes, ours.events).map_err(failed)?;
-    let mut result = Rate { fsyncs: sizes.len() as u64, ..ours }.to_json();
-    result.insert("bytes_written".into(), json!(sizes.iter().sum::<usize>()));
-    let ratio = |ours: f64, raw: f64| json!(round(ours / raw.max(1e-9), 3));
-    let ours_p50 = result["p50_us"].as_f64().unwrap_or_default();
-    let per_s = result["events_per_s"].as_f64().unwrap_or_default();
-    let raw_p50 = growing.latencies.percentile_us(50.0) as f64;
-    result.insert("ratio".into(), json!({
-        "events_per_s": ratio(per_s, growing.per_second()), "p50": ratio(ours_p50, raw_p50),
-    }));
-    result.insert("raw".into(), Value::Object(growing.to_json()));
-    result.insert("raw_zeroed".into(), Value::Object(filled.to_json()));
+    let mut result = beside_raw(dir, ours, &sizes)?;
     if with_sqlite {
         let sqlite = sqlite::group_commit(dir, load)?;
         result.insert("sqlite".into(), Value::Object(sqlite.to_json()));
@@ -57,9 +48,41 @@ pub fn run(dir: &Path, load: Load, with_sqlite: bool) -> Result<Value, Problem> 
     Ok(report("publish", args, result, dir))
 }
 
+/// Through a server of this process, one connection a publisher.
+pub fn run_http(dir: &Path, load: Load) -> Result<Value, Problem> {
+    let served = Served::start(dir)?;
+    http::publish(served.address, warm_up(load))?;
+    served.writes.reset();
+    let ours = http::publish(served.address, load)?;
+    let sizes = served.writes.sizes();
+    served.stop()?;
+    let result = beside_raw(dir, ours, &sizes)?;
+    let Load { publishers, events, bytes } = load;
+    let args = json!({
+        "http": true, "connections": publishers, "publishers": publishers, "events": events, "bytes": bytes,
+    });
+    Ok(report("publish", args, result, dir))
+}
+
+/// Our figures, those of the same writes done bare, and the ratios between them.
+fn beside_raw(dir: &Path, ours: Rate, sizes: &[usize]) -> Result<Map<String, Value>, Problem> {
+    let (growing, filled) = replay(dir, sizes, ours.events).map_err(failed)?;
+    let ratio = |ours: f64, raw: f64| json!(round(ours / raw.max(1e-9), 3));
+    let p50 = |rate: &Rate| rate.latencies.percentile_us(50.0) as f64;
+    let ratios = json!({
+        "events_per_s": ratio(ours.per_second(), growing.per_second()), "p50": ratio(p50(&ours), p50(&growing)),
+    });
+    let mut result = Rate { fsyncs: sizes.len() as u64, ..ours }.to_json();
+    result.insert("bytes_written".into(), json!(sizes.iter().sum::<usize>()));
+    result.insert("ratio".into(), ratios);
+    result.insert("raw".into(), Value::Object(growing.to_json()));
+    result.insert("raw_zeroed".into(), Value::Object(filled.to_json()));
+    Ok(result)
+}
+
 /// Long enough for the first segment to be prefilled, as in any process that has run for a second.
-fn warm_up(tenant: &Tenant, load: Load) -> Result<(), Problem> {
-    measure(tenant, Load { events: (load.events / 10).clamp(200, 20_000), ..load }).map(|_| ())
+fn warm_up(load: Load) -> Load {
+    Load { events: (load.events / 10).clamp(200, 20_000), ..load }
 }
 
 pub fn measure(tenant: &Tenant, load: Load) -> Result<Rate, Problem> {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ledger::disk::{Access, Disk, Entry, File as DiskFile, OsDisk};
 
@@ -163,10 +163,4 @@ fn zeroed(path: &Path, len: u64) -> io::Result<File> {
     }
     file.sync_all()?;
     Ok(file)
-}
-
-/// The median of bare syncs of 512 bytes, as a first look at a disk.
-pub fn sync_median(dir: &Path, rounds: usize) -> io::Result<Duration> {
-    let (growing, _) = replay(dir, &vec![512; rounds], rounds as u64)?;
-    Ok(Duration::from_micros(growing.latencies.percentile_us(50.0)))
 }

@@ -14,7 +14,8 @@ use super::measure::{report, round};
 const TOPICS: usize = 1_000;
 
 pub fn run(dir: &Path, patterns: usize) -> Result<Value, Problem> {
-    let topics: Vec<String> = (0..TOPICS).map(|i| format!("site{}.room{}.sensor.reading", i % 50, i)).collect();
+    let topics: Vec<String> =
+        (0..TOPICS).map(|i| format!("site{}.room{}.sensor.reading", i % 50, i)).collect();
     let few = best(&trie(TOPICS)?, &topics);
     let many = best(&trie(patterns)?, &topics);
     let per_s = |time: Duration| TOPICS as f64 / time.as_secs_f64().max(1e-12);
