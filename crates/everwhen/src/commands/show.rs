@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line_with_its_payload_digit_for_digit() {
-        let text = r#"{"id":"x","position":7,"topic":"a.b","time":"T","subject":{"kind":"k","id":"1"},"payload":{"n":1.10}}"#;
+        let text =
+            r#"{"position":7,"topic":"a.b","time":"T","subject":{"kind":"k","id":"1"},"payload":{"n":1.10}}"#;
         assert_eq!(one_line(text), r#"7 T a.b k/1 {"n":1.10}"#);
         assert_eq!(one_line(r#"{"position":8,"topic":"a","time":"T","erased":true}"#), "8 T a (erased)");
     }

@@ -1,4 +1,4 @@
-//! The three lists of rules in the configuration, `[[schema]]`, `[[redact]]` and `[[attention]]`, checked where they are written.
+//! The lists of rules in the configuration, `[[schema]]`, `[[redact]]`, `[[attention]]`, checked where they are written.
 
 use engine::settings::{AttentionRule, Detector, Rate, RedactRule, SchemaRule, Settings, Verdict};
 use lang::filter::Filter;

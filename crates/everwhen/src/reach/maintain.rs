@@ -26,28 +26,40 @@ pub async fn verify(session: &Session, quick: bool) -> Result<Value, Problem> {
         Place::Directory(data) => {
             let data = existing(data)?;
             let bar = session.out.progress("verify", 1);
-            let report = maintain::verify(&data, quick, &mut |done, total| {
-                bar.set_length(total);
-                bar.set_position(done);
-            })?;
-            bar.finish_and_clear();
-            Ok(report.to_json())
+            aside(move || {
+                let report = maintain::verify(&data, quick, &mut |done, total| {
+                    bar.set_length(total);
+                    bar.set_position(done);
+                });
+                bar.finish_and_clear();
+                Ok(report?.to_json())
+            })
+            .await
         }
     }
 }
 
 /// Copies the sound part of a directory into a new one.
 pub async fn salvage(session: &Session, to: &Path) -> Result<Value, Problem> {
-    let data = existing(session.data()?)?;
-    Ok(maintain::salvage(&data, to)?.to_json())
+    let (data, to) = (existing(session.data()?)?, to.to_owned());
+    aside(move || Ok(maintain::salvage(&data, &to)?.to_json())).await
 }
 
 /// Makes the data directory out of a backup.
 pub async fn restore(session: &Session, from: &Path) -> Result<Value, Problem> {
-    let data = session.data()?;
-    let mut report = maintain::restore(from, &data)?.to_json();
-    report["data"] = json!(data);
-    Ok(report)
+    let (from, data) = (from.to_owned(), session.data()?);
+    aside(move || {
+        let mut report = maintain::restore(&from, &data)?.to_json();
+        report["data"] = json!(data);
+        Ok(report)
+    })
+    .await
+}
+
+/// Long work on files, on a thread of its own: a signal must still be heard.
+async fn aside(work: impl FnOnce() -> Result<Value, Problem> + Send + 'static) -> Result<Value, Problem> {
+    let died = |error| Err(Problem::new(Code::Internal, format!("the work did not end: {error}")));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(died)
 }
 
 fn existing(data: PathBuf) -> Result<PathBuf, Problem> {

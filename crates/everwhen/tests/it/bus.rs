@@ -5,10 +5,11 @@ use serde_json::json;
 use crate::support::Place;
 
 fn line(offset: u64, topic: &str, second: u64) -> String {
-    format!(
-        "{{\"offset\":{offset},\"meta\":{{\"topic\":\"{topic}\",\"type\":\"T\",\"space_id\":\"home\",\"event_id\":\"{topic}-{offset}\",\
-         \"ts\":\"2026-01-01T00:00:{second:02}Z\",\"actor\":\"ann\",\"idem_key\":\"{topic}|{offset}\"}},\"payload\":{{\"n\":{offset}}}}}\n"
-    )
+    let meta = json!({
+        "topic": topic, "type": "T", "space_id": "home", "event_id": format!("{topic}-{offset}"), "actor": "ann",
+        "ts": format!("2026-01-01T00:00:{second:02}Z"), "idem_key": format!("{topic}|{offset}"),
+    });
+    json!({ "offset": offset, "meta": meta, "payload": { "n": offset } }).to_string() + "\n"
 }
 
 #[test]

@@ -139,3 +139,25 @@ fn db_gives_a_copy_and_queries_it() {
     assert_eq!(server.signal("TERM"), 0);
     place.run(&["db", "--data", "nowhere"]).exits(3);
 }
+
+#[test]
+fn the_care_of_a_held_directory_goes_through_its_server() {
+    let place = filled();
+    let lines = place.run(&["export"]).ok().out;
+    let server = place.serve();
+    let far = ["--server", server.url(), "--json"];
+    let with = |args: &[&str]| place.run(&[args, &far].concat());
+    assert_eq!(with(&["verify"]).ok().json()["ok"], true);
+    assert_eq!(
+        place.run_with_input(&["import", "--json"], &lines).ok().json(),
+        json!({"imported":50,"duplicates":0})
+    );
+    assert_eq!(place.run_with_input(&["import", "--json"], "{}\n").exits(4).error()["line"], 1);
+    let records = with(&["export", "--records"]).ok().lines();
+    assert!(records.iter().enumerate().all(|(index, record)| record["position"] == index + 1), "{records:?}");
+    let newest = records.last().unwrap()["position"].to_string();
+    assert_eq!(with(&["erase", &newest]).ok().json(), json!({"erased":1}));
+    assert_eq!(with(&["events", "get", &newest]).ok().json()["erased"], true);
+    assert_eq!(with(&["doctor"]).ok().json()["ok"], true);
+    assert_eq!(server.signal("TERM"), 0);
+}

@@ -7,7 +7,9 @@ use crate::support::Place;
 #[test]
 fn each_line_has_its_answer_and_bad_ones_do_not_stop_the_stream() {
     let place = Place::new();
-    let input = "{\"id\":1,\"pattern\":\"a.*\",\"topic\":\"a.b\"}\n\nnonsense\n{\"pattern\":\"#\",\"topic\":\"\",\"more\":1}\n";
+    let (first, last) =
+        (r#"{"id":1,"pattern":"a.*","topic":"a.b"}"#, r##"{"pattern":"#","topic":"","more":1}"##);
+    let input = &format!("{first}\n\nnonsense\n{last}\n");
     let lines = place.run_with_input(&["try", "topic", "--jsonl"], input).ok().lines();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], json!({"id":1,"match":true}));

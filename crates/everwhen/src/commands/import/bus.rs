@@ -1,4 +1,5 @@
-//! Seed 002's own files, `wal/<topic>.<n>.jsonl`, `offsets/<topic>__<group>.json` and `dlq/<topic>.dlq.jsonl`, as an export.
+//! Seed 002's own files as an export: `wal/<topic>.<n>.jsonl`, `offsets/<topic>__<group>.json`,
+//! `dlq/<topic>.dlq.jsonl`.
 
 use std::collections::BTreeMap;
 use std::fs;
