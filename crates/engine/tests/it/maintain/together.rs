@@ -22,7 +22,7 @@ async fn work_off(tenant: Tenant, stop: Arc<AtomicBool>) {
                 drop(tenant.nack("g", &tokens(&out), Some(Duration::ZERO), Some("no".into())).await.unwrap())
             }
             1 => drop(tenant.reject("g", &tokens(&out), None).await.unwrap()),
-            _ => drop(tenant.ack("g", &tokens(&out), n % 2 == 0).await.unwrap()),
+            _ => drop(tenant.ack("g", &tokens(&out), n.is_multiple_of(2)).await.unwrap()),
         }
         tenant.tick();
         tokio::task::yield_now().await;
