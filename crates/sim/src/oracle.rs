@@ -40,6 +40,8 @@ pub struct Sent {
     pub ttl: Option<u64>,
     pub priority: u8,
     pub fate: Fate,
+    /// One of the answers said that this very publish made the event.
+    pub fresh: bool,
     /// Publishes of one batch stand or fall together.
     pub batch: usize,
 }
@@ -92,6 +94,15 @@ impl Oracle {
         }
     }
 
+    /// What was refused is sent once more: it may stand from now on.
+    pub fn sending(&mut self, numbers: &[usize]) {
+        for n in numbers {
+            if self.sent[*n].fate == Fate::Refused {
+                self.sent[*n].fate = Fate::Pending;
+            }
+        }
+    }
+
     /// No answer will come.
     pub fn unanswered(&mut self, numbers: &[usize]) {
         numbers.iter().for_each(|n| self.settle(*n, Fate::Unknown));
@@ -103,8 +114,6 @@ impl Oracle {
         match (&sent.fate, &fate) {
             (Fate::Pending, _) => sent.fate = fate,
             (Fate::Unknown, Fate::Acked { .. } | Fate::Deferred | Fate::Dropped) => sent.fate = fate,
-            (Fate::Refused, Fate::Refused) => {}
-            (Fate::Refused, _) => sent.fate = fate,
             _ => {}
         }
     }
@@ -125,8 +134,12 @@ impl Oracle {
 
     fn recorded(&mut self, n: usize, receipt: Receipt) -> Result<(), String> {
         let Receipt { id, position, duplicate, .. } = receipt;
-        if let Fate::Acked { position: known, id: known_id } = &self.sent[n].fate {
-            if (*known, known_id) != (position, &id) || !duplicate {
+        let sent = &mut self.sent[n];
+        if !duplicate && std::mem::replace(&mut sent.fresh, true) {
+            return Err(format!("publish {n} was twice answered as new, at last with {position}"));
+        }
+        if let Fate::Acked { position: known, id: known_id } = &sent.fate {
+            if (*known, known_id) != (position, &id) {
                 return Err(format!("key of publish {n} stood at {known}, was answered with {position}"));
             }
             return Ok(());

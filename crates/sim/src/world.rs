@@ -18,7 +18,7 @@ use std::time::Duration;
 use engine::clock::Clock;
 use engine::pool::Pool;
 use engine::{Follower, Tenant};
-use ledger::disk::SimDisk;
+use ledger::disk::{Disk, SimDisk};
 use model::Timestamp;
 
 use crate::clock::SimClock;
@@ -112,6 +112,9 @@ pub fn run(seed: u64, steps: usize, aloud: bool) -> Result<Summary, Broken> {
     let result = ran.unwrap_or_else(|panic| Err(format!("panicked: {}", words(panic.as_ref()))));
     let lines = world.transcript.lines.iter().cloned().collect();
     world.summary.hash = world.transcript.hash;
+    if aloud && result.is_err() {
+        world.print_ledger();
+    }
     result.map(|()| world.summary.clone()).map_err(|what| Broken { what, lines })
 }
 
@@ -157,6 +160,17 @@ impl World {
         world.open()?;
         world.put_groups()?;
         Ok(world)
+    }
+
+    fn print_ledger(&self) {
+        let dir = self.dir.join("ledger");
+        let mut names: Vec<String> =
+            self.disk.list(&dir).unwrap_or_default().into_iter().map(|entry| entry.name).collect();
+        names.sort();
+        for name in names.iter().filter(|name| name.ends_with(".jsonl")) {
+            let bytes = self.disk.contents(&dir.join(name)).unwrap_or_default();
+            println!("{}", String::from_utf8_lossy(&bytes).trim_end());
+        }
     }
 
     fn live(&mut self, steps: usize) -> Result<(), String> {
@@ -233,7 +247,7 @@ impl World {
         for operation in &mut self.operations {
             operation.disturbed = true;
         }
-        let settled = self.operations.is_empty() && self.calm && self.planned.is_none();
+        let settled = self.operations.is_empty() && self.calm;
         self.tenant().tick();
         if settled && self.fatal().is_none() {
             self.oracle.groups.values_mut().for_each(|truth| truth.harden());
@@ -249,6 +263,9 @@ impl World {
         self.hands.iter_mut().for_each(|hand| hand.loose = true);
         self.operations.iter_mut().for_each(|operation| operation.disturbed = true);
         self.note(format_args!("the wall clock steps by {} ms", if back { -by } else { by } / 1_000_000));
+        // The writer sees it at its next turn; a delivery before that would be counted from the wrong time.
+        let tenant = self.tenant().clone();
+        let _ = self.finish_now(async move { tenant.ack("plain", &[], true).await });
         Ok(())
     }
 

@@ -66,6 +66,8 @@ pub struct GroupTruth {
     pub acked: BTreeSet<Position>,
     /// Acknowledged without a sync: may come again after a crash only.
     pub soft: BTreeSet<Position>,
+    /// An ack is under way.
+    pub asking: Vec<Position>,
     /// An ack was sent and no answer came, or a crash came first: may come again or not.
     pub maybe: BTreeSet<Position>,
     pub redriven: BTreeSet<Position>,
@@ -86,6 +88,7 @@ impl GroupTruth {
             base: 0,
             acked: BTreeSet::new(),
             soft: BTreeSet::new(),
+            asking: Vec::new(),
             maybe: BTreeSet::new(),
             redriven: BTreeSet::new(),
             excused: BTreeSet::new(),
@@ -107,6 +110,15 @@ impl GroupTruth {
         self.redriven.clear();
     }
 
+    /// A dead letter is redriven.
+    pub fn begin_again(&mut self, position: Position) {
+        self.redriven.insert(position);
+        self.excused.remove(&position);
+        for set in [&mut self.acked, &mut self.soft, &mut self.maybe] {
+            set.remove(&position);
+        }
+    }
+
     /// Acks that were not synced may be lost now.
     pub fn crash(&mut self) {
         self.maybe.append(&mut self.soft);
@@ -119,7 +131,15 @@ impl GroupTruth {
     }
 
     pub fn is_answered(&self, position: Position) -> bool {
-        self.acked.contains(&position) || self.soft.contains(&position) || self.maybe.contains(&position)
+        let sets = [&self.acked, &self.soft, &self.maybe];
+        self.asking.contains(&position) || sets.iter().any(|set| set.contains(&position))
+    }
+
+    /// An ack has ended, one way or another.
+    pub fn asked(&mut self, position: Position) {
+        if let Some(index) = self.asking.iter().position(|asking| *asking == position) {
+            self.asking.swap_remove(index);
+        }
     }
 
     /// May the event at `position` be handed out now? `dead` are the group's dead letters.

@@ -36,7 +36,8 @@ impl World {
         let ttl = self.random.once_in(12).then(|| self.random.between(500, 20_000));
         let priority = if self.random.once_in(3) { self.random.between(1, 9) as u8 } else { 0 };
         let body = payload(n, k, pad);
-        self.oracle.sent.push(Sent { topic, k, body, key, ttl, priority, fate: Fate::Pending, batch });
+        let (fate, fresh) = (Fate::Pending, false);
+        self.oracle.sent.push(Sent { topic, k, body, key, ttl, priority, fate, fresh, batch });
         n
     }
 
@@ -54,6 +55,7 @@ impl World {
     fn publish(&mut self, numbers: Vec<usize>) -> Result<(), String> {
         let drafts: Vec<Draft> = numbers.iter().map(|n| self.draft(*n)).collect();
         self.note(format_args!("publish {numbers:?}"));
+        self.oracle.sending(&numbers);
         let tenant = self.tenant().clone();
         let future = async move {
             let caller = Caller::local();

@@ -57,9 +57,12 @@ impl World {
     pub(super) fn abandon(&mut self, operation: Operation) {
         match &operation.asked {
             Asked::Publish(numbers) => self.oracle.unanswered(numbers),
-            Asked::Ack { group, positions, .. } => {
+            Asked::Ack { group, held, .. } => {
                 let truth = self.oracle.groups.get_mut(group).expect("a group of ours");
-                truth.maybe.extend(positions.iter().copied());
+                for (_, position) in held {
+                    truth.asked(*position);
+                    truth.maybe.insert(*position);
+                }
             }
             _ => {}
         }
@@ -68,7 +71,7 @@ impl World {
     /// Drives a future of an administrator to its end; `None` if the process stopped first.
     pub(super) fn finish_now<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
-        for _ in 0..4 {
+        for _ in 0..16 {
             if let std::task::Poll::Ready(value) = poll(future.as_mut()) {
                 return Some(value);
             }
@@ -89,8 +92,8 @@ impl World {
                 self.oracle.answered(&numbers, answer)
             }
             (Asked::Pull(group), Answer::Pulled(Ok(deliveries))) => self.pulled(group, deliveries, disturbed),
-            (Asked::Ack { group, positions, sync }, Answer::Settled(answer)) => {
-                self.acked(group, positions, sync, answer)
+            (Asked::Ack { group, held, sync }, Answer::Settled(answer)) => {
+                self.acked(group, held, sync, answer)
             }
             (Asked::Stale { group }, Answer::Settled(Ok(settled))) if settled.done > 0 => {
                 Err(format!("group {group} took a token of an earlier life"))
@@ -109,23 +112,27 @@ impl World {
     fn acked(
         &mut self,
         group: &'static str,
-        positions: Vec<Position>,
+        held: Vec<(String, Position)>,
         sync: bool,
         answer: Result<Settled, Problem>,
     ) -> Result<(), String> {
-        self.note(format_args!(
-            "ack {group} {positions:?} sync={sync} -> {:?}",
-            answer.as_ref().map(|settled| settled.done).map_err(|problem| problem.code().as_str())
-        ));
+        let said = answer.as_ref().map(|settled| settled.done).map_err(|problem| problem.code().as_str());
+        let positions: Vec<Position> = held.iter().map(|(_, position)| *position).collect();
+        self.note(format_args!("ack {group} {positions:?} sync={sync} -> {said:?}"));
         let truth = self.oracle.groups.get_mut(group).expect("a group of ours");
+        positions.iter().for_each(|position| truth.asked(*position));
         match answer {
-            // Which of several tokens were stale is not worth keeping apart.
-            Ok(settled) if settled.stale.is_empty() && sync => truth.acked.extend(positions),
-            Ok(settled) if settled.stale.is_empty() => truth.soft.extend(positions),
-            Ok(settled) if settled.done == 0 => positions.iter().for_each(|position| _ = truth.maybe.remove(position)),
-            _ => truth.maybe.extend(positions),
+            Ok(settled) => {
+                let good = held.into_iter().filter(|(token, _)| !settled.stale.contains(token));
+                let positions = good.map(|(_, position)| position);
+                if sync { truth.acked.extend(positions) } else { truth.soft.extend(positions) }
+                Ok(())
+            }
+            Err(problem) => {
+                truth.maybe.extend(positions);
+                if is_misfortune(&problem) { Ok(()) } else { Err(format!("ack {group}: {problem}")) }
+            }
         }
-        Ok(())
     }
 
     fn pulled(

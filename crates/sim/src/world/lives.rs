@@ -59,6 +59,7 @@ impl World {
                 }
                 Err(problem) => {
                     self.note(format_args!("opening fails: {}", problem.code().as_str()));
+                    self.oracle.groups.values_mut().for_each(|truth| truth.crash());
                     self.end_life();
                 }
             }
@@ -145,6 +146,7 @@ impl World {
                 let full = self.random.once_in(2);
                 self.note(if full { "the disk fills up" } else { "the disk has room again" });
                 self.disk.set_capacity(full.then_some(1));
+                self.calm = false;
                 Ok(())
             }
         }

@@ -12,7 +12,7 @@ use model::{Position, Problem};
 pub enum Asked {
     Publish(Vec<usize>),
     Pull(&'static str),
-    Ack { group: &'static str, positions: Vec<Position>, sync: bool },
+    Ack { group: &'static str, held: Vec<(String, Position)>, sync: bool },
     /// Nack, reject, extend: what comes of them is seen in later deliveries and dead letters.
     Other {
         group: &'static str,

@@ -80,12 +80,12 @@ impl World {
     }
 
     fn ack(&mut self, group: &'static str, hands: Vec<Hand>, sync: bool) -> Result<(), String> {
-        let (tokens, positions) = split(hands);
-        // From here on it may be settled: the floor may pass it before the answer is heard.
+        let held: Vec<(String, Position)> = hands.into_iter().map(|hand| (hand.token, hand.position)).collect();
+        let tokens: Vec<String> = held.iter().map(|(token, _)| token.clone()).collect();
         let truth = self.oracle.groups.get_mut(group).ok_or("unknown group")?;
-        truth.maybe.extend(positions.iter().copied());
+        truth.asking.extend(held.iter().map(|(_, position)| *position));
         let tenant = self.tenant().clone();
-        self.start(Asked::Ack { group, positions, sync }, async move {
+        self.start(Asked::Ack { group, held, sync }, async move {
             Answer::Settled(tenant.ack(group, &tokens, sync).await)
         })
     }
@@ -162,7 +162,7 @@ impl World {
         }
         self.note(format_args!("redrive {group} {some:?}"));
         let truth = self.oracle.groups.get_mut(group).ok_or("unknown group")?;
-        truth.redriven.extend(some.iter().copied());
+        some.iter().for_each(|position| truth.begin_again(*position));
         self.ask(|tenant| async move { tenant.redrive(group, Redrive::Positions(some)).await.map(|_| ()) })
     }
 
@@ -178,9 +178,11 @@ impl World {
         };
         self.note(format_args!("seek {group} {to:?}"));
         // What was answered before may be void from here on; what is not is learnt from the answer or from the ledger.
-        let mut operations = std::mem::take(&mut self.operations);
-        operations.retain(|operation| operation.group() != Some(group));
-        self.operations = operations;
+        let operations = std::mem::take(&mut self.operations);
+        let (ended, others) = operations.into_iter().partition(|operation| operation.group() == Some(group));
+        self.operations = others;
+        let ended: Vec<super::Operation> = ended;
+        ended.into_iter().for_each(|operation| self.abandon(operation));
         self.hands.retain(|hand| hand.group != group);
         let dead = self.dead_letters(group).unwrap_or_default();
         let tenant = self.tenant().clone();
