@@ -44,7 +44,7 @@ enum Test {
 }
 
 impl Filter {
-    /// Compiles a filter. Fails with `filter.invalid`, or with what is wrong inside it: `expr.…`,
+    /// Compiles a filter. Fails with `filter.invalid`, also for what is wrong inside an expression, or with
     /// `jsonpath.invalid`; `pointer` says which part.
     pub fn parse(filter: &Value) -> Result<Filter, Problem> {
         let mut tests = 0;
@@ -84,6 +84,12 @@ impl Filter {
     }
 }
 
+/// An expression's problem as one of the filter it stands in.
+fn unreadable(problem: Problem) -> Problem {
+    let hint = problem.hint_text().unwrap_or("see docs/errors/filter.invalid.md").to_owned();
+    Problem::new(Code::FilterInvalid, problem.to_string()).hint(hint)
+}
+
 impl Test {
     fn parse(filter: &Value, tests: &mut usize) -> Result<Test, Problem> {
         *tests += 1;
@@ -94,7 +100,10 @@ impl Test {
             ));
         }
         match filter {
-            Value::String(text) => Ok(Test::Expr(Expr::compile(text, &Scope::EVENT)?.into())),
+            Value::String(text) => {
+                let expr = Expr::compile(text, &Scope::EVENT).map_err(unreadable)?;
+                Ok(Test::Expr(expr.into()))
+            }
             Value::Object(map) => Test::object(map, tests),
             other => Err(invalid(
                 format!("a filter is a string or an object, not {}", kind_of(other)),

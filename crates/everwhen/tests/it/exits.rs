@@ -32,7 +32,7 @@ fn every_failure_has_its_exit_code_and_one_line_of_json() {
         (&["publish", "a", "{\"n\":"], 4, "json.invalid"),
         (&["publish", "a", "{}", "--time", "yesterday"], 4, "event.invalid"),
         (&["tail", "a..b", "--no-follow"], 4, "pattern.invalid"),
-        (&["tail", "--filter", "event.", "--no-follow"], 4, "expr.syntax"),
+        (&["tail", "--filter", "event.", "--no-follow"], 4, "filter.invalid"),
         (&["tail", "--filter", "{\"field\":\"a\",\"near\":1}", "--no-follow"], 4, "filter.invalid"),
         (&["groups", "put", "G", "--pattern", "#"], 4, "group.invalid"),
         (&["groups", "put", "g", "--pattern", "#", "--ordering", "key"], 4, "group.invalid"),
