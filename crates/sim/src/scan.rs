@@ -20,17 +20,35 @@ pub struct Found {
 
 /// Verifies the ledger in `dir` and reads all its records. Anything but a sound ledger is an error.
 pub fn scan(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>, String> {
-    let report = ledger::verify(disk, dir, &mut |_, _| ()).map_err(|error| format!("verify: {error}"))?;
-    if !report.problems.is_empty() {
-        return Err(format!("verify found {:?}", report.problems));
+    let report = verify(disk, dir)?;
+    match report.problems.first() {
+        Some(finding) => Err(format!("verify found {finding:?}")),
+        None => read_all(disk, dir, report.last),
     }
+}
+
+/// As [`scan`], of a ledger that nobody has opened since it crashed: its tail may be torn.
+pub fn scan_crashed(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>, String> {
+    let report = verify(disk, dir)?;
+    match report.is_ok() {
+        false => Err(format!("verify found {:?}", report.problems)),
+        true => read_all(disk, dir, report.last),
+    }
+}
+
+fn verify(disk: &dyn Disk, dir: &Path) -> Result<ledger::Report, String> {
+    ledger::verify(disk, dir, &mut |_, _| ()).map_err(|error| format!("verify: {error}"))
+}
+
+/// Every record up to and with `last`; what lies behind it is a torn tail.
+fn read_all(disk: &dyn Disk, dir: &Path, last: Position) -> Result<Vec<Found>, String> {
     let mut names: Vec<String> =
         disk.list(dir).map_err(text)?.into_iter().map(|entry| entry.name).collect();
     names.retain(|name| name.ends_with(".jsonl"));
     names.sort();
     let mut found = Vec::new();
     for name in names {
-        take_file(&read(disk, &dir.join(name))?, &mut found)?;
+        take_file(&read(disk, &dir.join(name))?, last, &mut found)?;
     }
     check_gapless(&found)?;
     Ok(found)
@@ -54,8 +72,11 @@ fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn take_file(bytes: &[u8], found: &mut Vec<Found>) -> Result<(), String> {
+fn take_file(bytes: &[u8], last: Position, found: &mut Vec<Found>) -> Result<(), String> {
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        if found.last().is_some_and(|one| one.position == last) || last == 0 {
+            return Ok(());
+        }
         let line = ledger::parse(line).map_err(text)?;
         let time = Timestamp::parse(line.time).map_err(text)?;
         let head = Head { position: line.last(), chain: line.chain };
