@@ -1,4 +1,7 @@
 //! Planted bugs, so that each promise has a test that was once seen red. A default binary has none of this.
+//!
+//! `ack_early`: answered before it is written. `ack_unsynced`: a synced ack that is not. `forget_key`: a repeated key is
+//! a new event. `floor_past_unacked`: the floor follows the newest delivery. `lose_dead_letter`: settled, and nowhere.
 
 /// Whether `EVERWHEN_FAULT` names this bug. Always false without the cargo feature `faults`.
 #[cfg(feature = "faults")]

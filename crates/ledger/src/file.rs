@@ -168,8 +168,12 @@ impl FileLedger {
     }
 
     fn sync_active(&mut self) -> Result<(), AppendError> {
-        if !fault::skips_fsync() {
-            let synced = self.active.file.sync_data().map_err(Error::io("sync", &self.path));
+        if !fault::planted("skip_fsync") {
+            let mut synced = self.active.file.sync_data();
+            if fault::planted("retry_fsync") && synced.is_err() {
+                synced = self.active.file.sync_data();
+            }
+            let synced = synced.map_err(Error::io("sync", &self.path));
             synced.map_err(|error| self.stop(error))?;
         }
         if self.active.failed.load(Ordering::Acquire) {
@@ -331,6 +335,10 @@ impl Ledger for FileLedger {
 
 /// An empty directory beside `dir`, whatever an earlier crash left there.
 pub(crate) fn begin_aside(disk: &dyn Disk, dir: &Path) -> Result<PathBuf, Error> {
+    if fault::planted("create_without_rename") {
+        disk.create_dir(dir).map_err(Error::io("create", dir))?;
+        return Ok(dir.to_path_buf());
+    }
     let mut name = dir.file_name().unwrap_or_default().to_os_string();
     name.push(".new");
     let aside = dir.with_file_name(name);
@@ -348,7 +356,9 @@ pub(crate) fn begin_aside(disk: &dyn Disk, dir: &Path) -> Result<PathBuf, Error>
 /// Makes what was built aside durable and gives it its name.
 pub(crate) fn finish_aside(disk: &dyn Disk, aside: &Path, dir: &Path) -> Result<(), Error> {
     disk.sync_dir(aside).map_err(Error::io("sync", aside))?;
-    disk.rename(aside, dir).map_err(Error::io("rename", aside))?;
+    if aside != dir {
+        disk.rename(aside, dir).map_err(Error::io("rename", aside))?;
+    }
     disk.sync_dir(parent_of(dir)).map_err(Error::io("sync", dir))
 }
 

@@ -9,7 +9,10 @@
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
-#![allow(clippy::disallowed_methods, reason = "a harness: it makes directories, starts processes and measures time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a harness: it makes directories, starts processes and measures time"
+)]
 
 pub mod clock;
 pub mod crash;

@@ -77,7 +77,11 @@ impl Oracle {
     }
 
     /// The answer to a batch of publishes has come.
-    pub fn answered(&mut self, numbers: &[usize], answer: Result<Vec<Outcome>, Problem>) -> Result<(), String> {
+    pub fn answered(
+        &mut self,
+        numbers: &[usize],
+        answer: Result<Vec<Outcome>, Problem>,
+    ) -> Result<(), String> {
         match answer {
             Ok(outcomes) if outcomes.len() == numbers.len() => {
                 numbers.iter().zip(outcomes).try_for_each(|(n, outcome)| self.accepted(*n, outcome))
@@ -212,7 +216,11 @@ impl Oracle {
         }
     }
 
-    fn check_sent(&self, events: &BTreeMap<usize, Position>, deferred: &BTreeSet<usize>) -> Result<(), String> {
+    fn check_sent(
+        &self,
+        events: &BTreeMap<usize, Position>,
+        deferred: &BTreeSet<usize>,
+    ) -> Result<(), String> {
         let mut batches: BTreeMap<usize, bool> = BTreeMap::new();
         for (n, sent) in self.sent.iter().enumerate() {
             let stands = events.get(&n);
@@ -225,7 +233,8 @@ impl Oracle {
             if sent.fate == Fate::Deferred && self.first == 1 && !deferred.contains(&n) {
                 return Err(format!("publish {n} was answered as deferred and is not in the ledger"));
             }
-            if sent.fate == Fate::Unknown && self.first == 1 && sent.key.is_none() && sent.topic != "noise.z" {
+            if sent.fate == Fate::Unknown && self.first == 1 && sent.key.is_none() && sent.topic != "noise.z"
+            {
                 let kept = stands.is_some() || deferred.contains(&n);
                 if *batches.entry(sent.batch).or_insert(kept) != kept {
                     return Err(format!("publish {n}: only a part of its batch is in the ledger"));
@@ -260,7 +269,9 @@ impl Oracle {
             let differs = |pair: &(&String, &String)| pair.0 != pair.1;
             let first = want.iter().zip(&have).find(differs);
             let (lines, others) = (want.len(), have.len());
-            return Err(format!("state.db differs from a fold from scratch: {first:?} ({lines}/{others} rows)"));
+            return Err(format!(
+                "state.db differs from a fold from scratch: {first:?} ({lines}/{others} rows)"
+            ));
         }
         scan::fold(&mut self.shadow, found, Position::MAX)
     }

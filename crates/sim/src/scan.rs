@@ -42,8 +42,7 @@ fn verify(disk: &dyn Disk, dir: &Path) -> Result<ledger::Report, String> {
 
 /// Every record up to and with `last`; what lies behind it is a torn tail.
 fn read_all(disk: &dyn Disk, dir: &Path, last: Position) -> Result<Vec<Found>, String> {
-    let mut names: Vec<String> =
-        disk.list(dir).map_err(text)?.into_iter().map(|entry| entry.name).collect();
+    let mut names: Vec<String> = disk.list(dir).map_err(text)?.into_iter().map(|entry| entry.name).collect();
     names.retain(|name| name.ends_with(".jsonl"));
     names.sort();
     let mut found = Vec::new();
@@ -86,7 +85,8 @@ fn take_file(bytes: &[u8], last: Position, found: &mut Vec<Found>) -> Result<(),
                 Some(BodyRef::Erased) | None => None,
             };
             let (position, data) = (record.position, record.data.get());
-            let at = At { position, recorded_at: time, kind: record.kind, version: record.version, data, body };
+            let at =
+                At { position, recorded_at: time, kind: record.kind, version: record.version, data, body };
             let record = Record::decode(at).map_err(|error| format!("position {position}: {error:?}"))?;
             found.push(Found { position, time, record, head });
         }

@@ -157,6 +157,10 @@ impl World {
             step: 0,
             lives: 0,
         };
+        if world.random.once_in(2) {
+            // The power may go while the ledger is made.
+            world.plan_for_opening(8);
+        }
         world.open()?;
         world.put_groups()?;
         Ok(world)

@@ -12,6 +12,7 @@ use super::publish::engine_event;
 use super::{Decided, Entry, Ground, Refusal, not_found, nothing, one};
 use crate::command::{Answer, Failing, Fate, Why};
 use crate::entropy::derived;
+use crate::faults::planted;
 use crate::state::{Group, State};
 
 pub(super) fn known<'a>(state: &'a State, name: &str) -> Result<&'a Group, Refusal> {
@@ -67,6 +68,7 @@ pub(super) fn moved(
     if group.since != since {
         return Ok(nothing(ground));
     }
+    let sync = sync && !planted("ack_unsynced");
     Ok(Decided { sync, ..one(Record::GroupMoved(moved), ground) })
 }
 
@@ -96,6 +98,13 @@ fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut 
     let failures =
         before + u32::from(failing.why == Why::Failed || failing.why == Why::Dead(DeadReason::Rejected));
     match (failing.why, group.definition.on_exhausted) {
+        (Why::Dead(_), _) if planted("lose_dead_letter") => {
+            let (floor, delivered_to) = (group.floor, group.delivered_to);
+            let ranges = vec![(position, position)];
+            let moved = Moved { group: group.name.clone(), floor, ranges, delivered_to, acked: 0 };
+            entries.push(Entry::new(Record::GroupMoved(moved), ground.entropy));
+            Fate::Dead
+        }
         (Why::Dead(reason), _) => {
             entries.push(Entry::new(dead(group, failing, reason, failures), ground.entropy));
             Fate::Dead

@@ -11,6 +11,7 @@ use super::{Decided, Entry, Ground, Refusal};
 use crate::admit::Prepared;
 use crate::command::{Answer, Outcome, Receipt};
 use crate::entropy::Entropy;
+use crate::faults::planted;
 use crate::state::State;
 use crate::state::rows::Keyed;
 
@@ -55,6 +56,9 @@ fn repeated(
 ) -> Result<Option<Outcome>, Refusal> {
     let envelope = &prepared.event.envelope;
     let Some(key) = &envelope.key else { return Ok(None) };
+    if planted("forget_key") {
+        return Ok(None);
+    }
     let source = envelope.source.as_deref();
     let first = match keys.get(&(source.unwrap_or("").to_owned(), key.clone())) {
         Some(keyed) => keyed.clone(),

@@ -9,12 +9,14 @@ struct Arguments {
     seeds: u64,
     steps: usize,
     aloud: bool,
+    /// Stop at the first seed that breaks a promise.
+    until_broken: bool,
 }
 
-const USAGE: &str = "sim [--seeds N] [--seed S] [--steps N] [--aloud]";
+const USAGE: &str = "sim [--seeds N] [--seed S] [--steps N] [--aloud] [--until-broken]";
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments { first: 1, seeds: 100, steps: 500, aloud: false };
+    let mut parsed = Arguments { first: 1, seeds: 100, steps: 500, aloud: false, until_broken: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|text| text.parse::<u64>().ok()).ok_or(USAGE);
@@ -23,6 +25,7 @@ fn arguments() -> Result<Arguments, String> {
             "--seed" => (parsed.first, parsed.seeds) = (number()?, 1),
             "--steps" => parsed.steps = number()? as usize,
             "--aloud" => parsed.aloud = true,
+            "--until-broken" => parsed.until_broken = true,
             _ => return Err(USAGE.to_owned()),
         }
     }
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
     };
     // A panic of the engine is a broken promise and reported as one.
     std::panic::set_hook(Box::new(|_| ()));
-    let Arguments { first, seeds, steps, aloud } = arguments;
+    let Arguments { first, seeds, steps, aloud, until_broken } = arguments;
     let mut total = Summary::default();
     let mut failed = 0;
     for seed in first..first + seeds {
@@ -48,6 +51,9 @@ fn main() -> ExitCode {
             Err(broken) => {
                 failed += 1;
                 report(seed, steps, &broken);
+                if until_broken {
+                    break;
+                }
             }
         }
     }

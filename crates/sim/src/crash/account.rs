@@ -40,7 +40,9 @@ impl Account {
                 let (n, position) = (number(n)? as usize, number(position)?);
                 let known = *self.acked.entry(n).or_insert(position);
                 if known != position {
-                    return Err(format!("publish {n} stood at {known}, its key was answered with {position}"));
+                    return Err(format!(
+                        "publish {n} stood at {known}, its key was answered with {position}"
+                    ));
                 }
             }
             ["founded", name, position] => {
@@ -130,9 +132,8 @@ impl Account {
         }
         for group in GROUPS {
             let got = self.got.get(group);
-            let missing = self.acked.iter().find(|(_, position)| {
-                got.is_none_or(|got| !got.contains_key(position))
-            });
+            let missing =
+                self.acked.iter().find(|(_, position)| got.is_none_or(|got| !got.contains_key(position)));
             if let Some((n, position)) = missing {
                 return Err(format!("group {group} never saw publish {n} at {position}"));
             }

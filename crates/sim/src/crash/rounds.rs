@@ -13,8 +13,9 @@ use crate::power::PowerDisk;
 use crate::random::Random;
 use crate::scratch::Scratch;
 
-/// Rounds on one data directory; then everything is drained, verified and begun anew.
-const ERA: usize = 10;
+/// Rounds on one data directory; then everything is drained, verified and begun anew. Fewer than the ten unclean starts
+/// after which what was in flight is quarantined.
+const ERA: usize = 8;
 /// A worker that has not opened or drained by then never will.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -75,9 +76,10 @@ fn era(
     }
     let mut worker = Worker::start(data, &["--drain"])?;
     let ended = worker.wait(&mut account);
-    ended.and_then(|()| account.check(data)).and_then(|()| account.check_drained()).map_err(|what| {
-        format!("after round {}: {what}", tally.rounds)
-    })?;
+    ended
+        .and_then(|()| account.check(data))
+        .and_then(|()| account.check_drained())
+        .map_err(|what| format!("after round {}: {what}", tally.rounds))?;
     verify(data)?;
     tally.acked += account.acked.len();
     Ok(())
@@ -104,7 +106,8 @@ fn life(
     if !random.once_in(4) {
         worker.wait_until_open(account)?;
     }
-    std::thread::sleep(Duration::from_micros(random.between(0, 60_000)));
+    let most = if matches!(means, Means::Kill) { 60_000 } else { 200_000 };
+    std::thread::sleep(Duration::from_micros(random.between(0, most)));
     match means {
         Means::Kill => worker.kill(account),
         Means::Power(disk) => {

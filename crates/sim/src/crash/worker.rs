@@ -33,7 +33,8 @@ fn say(line: String) {
 
 pub fn options() -> Options {
     let retention = Retention { bytes: Some(96 << 10), ..Retention::default() };
-    let ledger = ledger::Options { segment_bytes: 16 << 10, headroom: 64 << 10, ..ledger::Options::default() };
+    let ledger =
+        ledger::Options { segment_bytes: 16 << 10, headroom: 64 << 10, ..ledger::Options::default() };
     Options { settings: Settings { retention, ..Settings::default() }, ledger, ..Options::default() }
 }
 

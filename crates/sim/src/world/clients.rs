@@ -82,7 +82,9 @@ impl World {
             None => Ok(()),
             // Its position was trimmed, and its key with it.
             Some(_) if position < self.oracle.first => Ok(()),
-            Some(other) => Err(format!("key of publish {n} stands at {position}; another body got {other:?}")),
+            Some(other) => {
+                Err(format!("key of publish {n} stands at {position}; another body got {other:?}"))
+            }
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use engine::Redrive;
 
 use super::World;
-use crate::oracle::group::GROUPS;
 use crate::oracle::Fate;
+use crate::oracle::group::GROUPS;
 
 /// Rounds in which every group must have come to its end.
 const ROUNDS_MAX: usize = 20;
@@ -105,7 +105,8 @@ impl World {
     fn what_is_left(&self) -> String {
         let lag = |kind: &crate::oracle::group::Kind| {
             let view = self.tenant().group(kind.name).ok()?;
-            (view.lag > 0).then(|| format!("{} lags by {} at floor {}", kind.name, view.lag, view.group.floor))
+            (view.lag > 0)
+                .then(|| format!("{} lags by {} at floor {}", kind.name, view.lag, view.group.floor))
         };
         GROUPS.iter().filter_map(lag).collect::<Vec<_>>().join(", ")
     }

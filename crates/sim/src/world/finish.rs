@@ -85,7 +85,9 @@ impl World {
         match (operation.asked, answer) {
             (Asked::Publish(numbers), Answer::Published(answer)) => {
                 let said = match &answer {
-                    Ok(outcomes) => format!("{:?}", outcomes.iter().map(|o| o.position()).collect::<Vec<_>>()),
+                    Ok(outcomes) => {
+                        format!("{:?}", outcomes.iter().map(|o| o.position()).collect::<Vec<_>>())
+                    }
                     Err(problem) => problem.code().as_str().to_owned(),
                 };
                 self.note(format_args!("#{id} publish {numbers:?} -> {said}"));
@@ -125,7 +127,11 @@ impl World {
             Ok(settled) => {
                 let good = held.into_iter().filter(|(token, _)| !settled.stale.contains(token));
                 let positions = good.map(|(_, position)| position);
-                if sync { truth.acked.extend(positions) } else { truth.soft.extend(positions) }
+                if sync {
+                    truth.acked.extend(positions)
+                } else {
+                    truth.soft.extend(positions)
+                }
                 Ok(())
             }
             Err(problem) => {
@@ -142,7 +148,10 @@ impl World {
         disturbed: bool,
     ) -> Result<(), String> {
         let positions: Vec<Position> = deliveries.iter().map(|delivery| delivery.event.position).collect();
-        self.note(format_args!("pull {group} -> {positions:?}{}", if disturbed { " (disturbed)" } else { "" }));
+        self.note(format_args!(
+            "pull {group} -> {positions:?}{}",
+            if disturbed { " (disturbed)" } else { "" }
+        ));
         self.summary.deliveries += deliveries.len();
         if deliveries.is_empty() {
             return Ok(());

@@ -190,19 +190,24 @@ impl World {
         self.summary.crashes += 1;
         self.oracle.groups.values_mut().for_each(|truth| truth.crash());
         self.end_life();
-        if power { self.disk.power_cut() } else { self.disk.kill() }
+        if power {
+            self.disk.power_cut()
+        } else {
+            self.disk.kill()
+        }
         self.planned = None;
         self.lose_state();
         if self.random.once_in(4) {
-            self.plan_for_opening();
+            self.plan_for_opening(30);
         }
         self.clock.advance(Duration::from_millis(self.random.between(0, 2_000)));
         self.open()
     }
 
-    fn plan_for_opening(&mut self) {
+    /// Something fails among the first operations of the next opening.
+    pub(super) fn plan_for_opening(&mut self, operations: u64) {
         let fault = *self.random.pick(&[Fault::Eio, Fault::Enospc, Fault::PowerCut]);
-        let after = self.random.between(1, 30);
+        let after = self.random.between(1, operations);
         self.note(format_args!("{fault:?} at the {after}th operation of opening"));
         self.planned = Some((self.disk.ops() + after, fault == Fault::PowerCut));
         self.disk.fail_after(after, fault, false);

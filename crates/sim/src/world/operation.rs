@@ -12,7 +12,11 @@ use model::{Position, Problem};
 pub enum Asked {
     Publish(Vec<usize>),
     Pull(&'static str),
-    Ack { group: &'static str, held: Vec<(String, Position)>, sync: bool },
+    Ack {
+        group: &'static str,
+        held: Vec<(String, Position)>,
+        sync: bool,
+    },
     /// Nack, reject, extend: what comes of them is seen in later deliveries and dead letters.
     Other {
         group: &'static str,
@@ -20,7 +24,9 @@ pub enum Asked {
         what: &'static str,
     },
     /// Tokens that must be stale.
-    Stale { group: &'static str },
+    Stale {
+        group: &'static str,
+    },
 }
 
 pub enum Answer {

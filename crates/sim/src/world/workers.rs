@@ -80,7 +80,8 @@ impl World {
     }
 
     fn ack(&mut self, group: &'static str, hands: Vec<Hand>, sync: bool) -> Result<(), String> {
-        let held: Vec<(String, Position)> = hands.into_iter().map(|hand| (hand.token, hand.position)).collect();
+        let held: Vec<(String, Position)> =
+            hands.into_iter().map(|hand| (hand.token, hand.position)).collect();
         let tokens: Vec<String> = held.iter().map(|(token, _)| token.clone()).collect();
         let truth = self.oracle.groups.get_mut(group).ok_or("unknown group")?;
         truth.asking.extend(held.iter().map(|(_, position)| *position));
@@ -207,9 +208,10 @@ impl World {
         let (group, token) = self.stale.swap_remove(index);
         self.note(format_args!("an old token of {group}"));
         let tenant = self.tenant().clone();
-        self.start(Asked::Stale { group }, async move {
-            Answer::Settled(tenant.ack(group, &[token], true).await)
-        })
+        self.start(
+            Asked::Stale { group },
+            async move { Answer::Settled(tenant.ack(group, &[token], true).await) },
+        )
     }
 
     /// An administrator's wish, carried out at once.

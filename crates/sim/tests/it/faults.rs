@@ -1,0 +1,111 @@
+//! Negative controls: a promise whose test was never red proves nothing. Each bug planted in the engine or the ledger must
+//! be found; a default binary must not know the variable.
+
+use std::process::{Command, Output};
+
+fn run(program: &str, bug: &str, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(program);
+    let Output { status, stdout, .. } = command.args(arguments).env("EVERWHEN_FAULT", bug).output().unwrap();
+    (status.success(), String::from_utf8_lossy(&stdout).into_owned())
+}
+
+const SIM: &str = env!("CARGO_BIN_EXE_sim");
+const CRASH: &str = env!("CARGO_BIN_EXE_crash");
+
+#[cfg(feature = "faults")]
+mod planted {
+    use super::{CRASH, SIM, run};
+
+    /// How a loss of what was durable shows itself, depending on what was lost.
+    const LOSS: [&str; 7] = [
+        "acknowledged at",
+        "was shown at",
+        "stood at",
+        "answered as deferred",
+        "does not open",
+        "differs from a fold from scratch",
+        "verify found",
+    ];
+
+    /// The simulation finds `bug` within a few seeds and says it with one of these words.
+    fn is_found(bug: &str, words: &[&str]) {
+        let (passed, said) = run(SIM, bug, &["--seeds", "60", "--until-broken"]);
+        let broken = said.lines().find(|line| line.contains("breaks a promise")).unwrap_or_default();
+        assert!(!passed, "{bug} was not found in 60 seeds");
+        assert!(words.iter().any(|word| broken.contains(word)), "{bug} was found as: {broken}");
+    }
+
+    #[test]
+    fn the_fault_skip_fsync_is_found() {
+        is_found("skip_fsync", &LOSS);
+    }
+
+    #[test]
+    fn the_fault_retry_fsync_is_found() {
+        is_found("retry_fsync", &LOSS);
+    }
+
+    #[test]
+    fn the_fault_create_without_rename_is_found() {
+        is_found("create_without_rename", &["does not open"]);
+    }
+
+    #[test]
+    fn the_fault_ack_early_is_found() {
+        is_found("ack_early", &LOSS);
+    }
+
+    #[test]
+    fn the_fault_ack_unsynced_is_found() {
+        is_found("ack_unsynced", &["was durably acked and was delivered again"]);
+    }
+
+    #[test]
+    fn the_fault_forget_key_is_found() {
+        is_found("forget_key", &["stands twice", "answered as new", "key of publish", "deferred twice"]);
+    }
+
+    #[test]
+    fn the_fault_floor_past_unacked_is_found() {
+        is_found("floor_past_unacked", &["has passed", "came before", "never came to an end"]);
+    }
+
+    #[test]
+    fn the_fault_lose_dead_letter_is_found() {
+        is_found("lose_dead_letter", &["has passed", "never came to an end", "redriven and never came"]);
+    }
+
+    #[test]
+    fn the_fault_ack_early_is_found_by_kill_9_of_the_real_engine() {
+        let (passed, said) = run(CRASH, "ack_early", &["--kill9", "40", "--seed", "1"]);
+        assert!(!passed && said.contains("breaks a promise"), "{said}");
+    }
+
+    #[test]
+    fn the_fault_skip_fsync_is_found_by_a_power_cut() {
+        if let Err(why) = sim::power::ability() {
+            println!("skipped: {why}");
+            return;
+        }
+        let (passed, said) = run(CRASH, "skip_fsync", &["--power", "20", "--seed", "1"]);
+        assert!(!passed && said.contains("breaks a promise"), "{said}");
+    }
+}
+
+/// Each check above is worth nothing if it is red without the bug.
+#[test]
+fn without_a_planted_fault_the_same_seeds_pass() {
+    let (passed, said) = run(SIM, "no_such_bug", &["--seeds", "20"]);
+    assert!(passed, "{said}");
+}
+
+#[cfg(not(feature = "faults"))]
+#[test]
+fn a_default_binary_does_not_know_the_variable() {
+    for bug in ["ack_early", "forget_key", "skip_fsync"] {
+        let (passed, said) = run(SIM, bug, &["--seeds", "8"]);
+        assert!(passed, "{bug}: {said}");
+    }
+    let (passed, said) = run(CRASH, "ack_early", &["--kill9", "4", "--seed", "1"]);
+    assert!(passed, "{said}");
+}
