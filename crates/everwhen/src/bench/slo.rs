@@ -5,7 +5,7 @@ mod handle;
 use std::path::Path;
 use std::time::Duration;
 
-use engine::{Engine, Tenant};
+use engine::Engine;
 use model::Problem;
 use serde_json::{Map, Value, json};
 
@@ -76,13 +76,10 @@ pub fn run(dir: &Path, scale: f64) -> Result<Value, Problem> {
         },
         Line::new("p95 handle <= handler + 1 ms", 1.0, "ms", "workers"),
     ];
-    let engine = Engine::open(dir.join("data"))?;
-    let tenant = engine.main()?;
     for &concurrency in CONCURRENCY {
-        let figures = figures(&tenant, concurrency, scale)?;
+        let figures = figures(&dir.join(concurrency.to_string()), concurrency, scale)?;
         lines.iter_mut().zip(figures).for_each(|(line, figure)| line.measured.push((concurrency, figure)));
     }
-    super::block_on(engine.close())?;
     let pass = lines.iter().all(|line| !line.holds_at().is_empty());
     let mut result = Map::new();
     result.insert("pass".into(), json!(pass));
@@ -90,15 +87,21 @@ pub fn run(dir: &Path, scale: f64) -> Result<Value, Problem> {
     Ok(report("slo", json!({"bytes": BYTES}), result, dir))
 }
 
-/// The figures of the four lines at one concurrency.
-fn figures(tenant: &Tenant, concurrency: usize, scale: f64) -> Result<[f64; 4], Problem> {
-    let events =
-        scaled(if concurrency == 1 { 3_000 } else { 1_500 * concurrency as u64 }.min(100_000), scale);
+/// The figures of the four lines at one concurrency, in a ledger of its own.
+fn figures(data: &Path, concurrency: usize, scale: f64) -> Result<[f64; 4], Problem> {
+    let events = scaled((1_500 * concurrency as u64).clamp(3_000, 100_000), scale);
     let load = Load { publishers: concurrency, events, bytes: BYTES };
-    publish::measure(tenant, Load { events: (events / 5).max(1), ..load })?;
-    let published = publish::measure(tenant, load)?;
-    let delivered = handle::delivery(tenant, Load { events: (events / 2).max(1), ..load })?;
-    let handled = handle::overhead(tenant, concurrency, scaled(500, scale))?;
+    let engine = Engine::open(data)?;
+    let tenant = engine.main()?;
+    publish::measure(&tenant, Load { events: events.div_ceil(5), ..load })?;
+    let published = publish::measure(&tenant, load)?;
+    let (delivered, handled) = super::block_on(async {
+        let delivered = handle::delivery(&tenant, Load { events: events.div_ceil(2), ..load }).await?;
+        let events = scaled(500.max(20 * concurrency as u64), scale);
+        let handled = handle::overhead(&tenant, concurrency, events).await?;
+        engine.close().await?;
+        Ok((delivered, handled))
+    })?;
     Ok([round(published.per_second(), 0), p95_ms(&published), p95_ms(&delivered), p95_ms(&handled)])
 }
 

@@ -10,49 +10,43 @@ use model::Problem;
 use model::event::Event;
 use tokio::sync::mpsc;
 
+use crate::bench::failed;
 use crate::bench::measure::{Latencies, Rate};
 use crate::bench::publish::{Load, draft};
-use crate::bench::{block_on, failed};
 
 /// From before a publish to the handler, while `load.publishers` publish as fast as they are answered.
-pub fn delivery(tenant: &Tenant, load: Load) -> Result<Rate, Problem> {
-    let topic = format!("bench.delivery.{}", load.publishers);
-    block_on(async {
-        let begun = Instant::now();
-        let (seen, mut arrivals) = mpsc::unbounded_channel();
-        let handler = move |event: Arc<Event>| {
-            let sent = event.envelope.caused_by.as_deref().and_then(|sent| sent.parse().ok());
-            let _ = seen.send(begun.elapsed().saturating_sub(Duration::from_nanos(sent.unwrap_or_default())));
-            async { Ok(Ack) }
-        };
-        let group = format!("delivery-{}", load.publishers);
-        let subscription = Subscription::new(&topic, &group).set("max_inflight", 2000);
-        tenant.subscribe(subscription, handler).await?;
-        let left = Arc::new(AtomicU64::new(load.events));
-        let mut publishers = tokio::task::JoinSet::new();
-        for _ in 0..load.publishers {
-            publishers.spawn(publish_stamped(tenant.clone(), topic.clone(), load, left.clone(), begun));
-        }
-        let mut latencies = Latencies::with_capacity(load.events as usize);
-        for _ in 0..load.events {
-            latencies.add(arrivals.recv().await.ok_or_else(|| failed("the handler stopped"))?);
-        }
-        while let Some(done) = publishers.join_next().await {
-            done.map_err(failed)??;
-        }
-        tenant.delete_group(&group).await?;
-        Ok(Rate { seconds: begun.elapsed(), events: load.events, latencies, fsyncs: 0 })
-    })
+pub async fn delivery(tenant: &Tenant, load: Load) -> Result<Rate, Problem> {
+    let begun = Instant::now();
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let handler = move |event: Arc<Event>| {
+        let sent = event.envelope.caused_by.as_deref().and_then(|sent| sent.parse().ok());
+        let _ = seen.send(begun.elapsed().saturating_sub(Duration::from_nanos(sent.unwrap_or_default())));
+        async { Ok(Ack) }
+    };
+    let subscription = Subscription::new("bench.delivery", "delivery").set("max_inflight", 2000);
+    tenant.subscribe(subscription, handler).await?;
+    let left = Arc::new(AtomicU64::new(load.events));
+    let mut publishers = tokio::task::JoinSet::new();
+    for _ in 0..load.publishers {
+        publishers.spawn(publish_stamped(tenant.clone(), load, left.clone(), begun));
+    }
+    let mut latencies = Latencies::with_capacity(load.events as usize);
+    for _ in 0..load.events {
+        latencies.add(arrivals.recv().await.ok_or_else(|| failed("the handler stopped"))?);
+    }
+    while let Some(done) = publishers.join_next().await {
+        done.map_err(failed)??;
+    }
+    Ok(Rate { seconds: begun.elapsed(), events: load.events, latencies, fsyncs: 0 })
 }
 
 async fn publish_stamped(
     tenant: Tenant,
-    topic: String,
     load: Load,
     left: Arc<AtomicU64>,
     begun: Instant,
 ) -> Result<(), Problem> {
-    let (caller, draft) = (Caller::local(), Draft { topic, ..draft(load.bytes) });
+    let (caller, draft) = (Caller::local(), Draft { topic: "bench.delivery".into(), ..draft(load.bytes) });
     let take = |n: u64| n.checked_sub(1);
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
         let sent = begun.elapsed().as_nanos().to_string();
@@ -64,38 +58,34 @@ async fn publish_stamped(
 /// What a handler of this length is charged beyond its own time.
 const HANDLER: Duration = Duration::from_millis(2);
 
-/// With a backlog waiting, the time a worker stands idle between the end of one handler and the start of its next.
-pub fn overhead(tenant: &Tenant, workers: usize, events: u64) -> Result<Rate, Problem> {
-    let (topic, group) = (format!("bench.handle.{workers}"), format!("handle-{workers}"));
-    let events = events.max(workers as u64 * 8);
-    block_on(async {
-        let some = Draft { topic: topic.clone(), ..draft(64) };
-        for chunk in 0..events.div_ceil(500) {
-            let drafts = vec![some.clone(); 500.min(events - chunk * 500) as usize];
-            tenant.publish_all(&Caller::local(), drafts).await?;
+/// With a backlog waiting, the time a worker stands idle between the end of one handler and the start of its next. As
+/// many events are in flight as there are workers, so that each of these times holds an ack and a hand-out.
+pub async fn overhead(tenant: &Tenant, workers: usize, events: u64) -> Result<Rate, Problem> {
+    let some = Draft { topic: "bench.handle".into(), ..draft(64) };
+    for chunk in 0..events.div_ceil(500) {
+        let drafts = vec![some.clone(); 500.min(events - chunk * 500) as usize];
+        tenant.publish_all(&Caller::local(), drafts).await?;
+    }
+    let (idle, (told, mut gaps)) = (Arc::new(Idle::default()), mpsc::unbounded_channel());
+    let handler = move |_: Arc<Event>| {
+        let (idle, told) = (idle.clone(), told.clone());
+        async move {
+            let _ = told.send(idle.taken());
+            tokio::time::sleep(HANDLER).await;
+            idle.free();
+            Ok(Ack)
         }
-        let (idle, (told, mut gaps)) = (Arc::new(Idle::default()), mpsc::unbounded_channel());
-        let handler = move |_: Arc<Event>| {
-            let (idle, told) = (idle.clone(), told.clone());
-            async move {
-                let _ = told.send(idle.taken());
-                tokio::time::sleep(HANDLER).await;
-                idle.free();
-                Ok(Ack)
-            }
-        };
-        let subscription = Subscription::new(&topic, &group).workers(workers);
-        let subscription = subscription.set("start", "beginning").set("max_inflight", 10_000);
-        let started = Instant::now();
-        tenant.subscribe(subscription, handler).await?;
-        let mut latencies = Latencies::with_capacity(events as usize);
-        for _ in 0..events {
-            let gap = gaps.recv().await.ok_or_else(|| failed("the handler stopped"))?;
-            gap.into_iter().for_each(|gap| latencies.add(gap));
-        }
-        tenant.delete_group(&group).await?;
-        Ok(Rate { seconds: started.elapsed(), events, latencies, fsyncs: 0 })
-    })
+    };
+    let subscription = Subscription::new("bench.handle", "handle").workers(workers);
+    let subscription = subscription.set("start", "beginning").set("max_inflight", workers);
+    let started = Instant::now();
+    tenant.subscribe(subscription, handler).await?;
+    let mut latencies = Latencies::with_capacity(events as usize);
+    for _ in 0..events {
+        let gap = gaps.recv().await.ok_or_else(|| failed("the handler stopped"))?;
+        gap.into_iter().for_each(|gap| latencies.add(gap));
+    }
+    Ok(Rate { seconds: started.elapsed(), events, latencies, fsyncs: 0 })
 }
 
 /// When workers became free, oldest first: each start of a handler ends one such wait.

@@ -1,0 +1,97 @@
+//! What `everwhen bench` reports: the fields of contracts §6, whatever the figures are on this machine.
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+const RATE: &[&str] = &["events_per_s", "p50_us", "p95_us", "p99_us", "fsyncs"];
+
+fn bench(args: &[&str]) -> Value {
+    let place = Place::new();
+    let report = place.json(&[&["bench"], args, &["--data", "data"]].concat());
+    let left: Vec<_> = std::fs::read_dir(place.path().join("data")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "a benchmark leaves nothing behind: {left:?}");
+    for field in ["cores", "fs", "commit"] {
+        assert!(!report["machine"][field].is_null(), "no machine.{field} in {report}");
+    }
+    report
+}
+
+fn has_numbers(report: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(report[field].is_number(), "no number \"{field}\" in {report}");
+    }
+}
+
+fn is_a_publish_report(report: &Value) {
+    assert_eq!(report["bench"], "publish");
+    has_numbers(report, &[RATE, &["seconds", "events", "bytes_written"]].concat());
+    has_numbers(&report["raw"], RATE);
+    has_numbers(&report["raw_zeroed"], RATE);
+    has_numbers(&report["ratio"], &["events_per_s", "p50"]);
+    assert_eq!(report["raw"]["fsyncs"], report["fsyncs"], "raw repeats what the ledger did: {report}");
+}
+
+#[test]
+fn publishing_is_reported_beside_the_same_writes_done_bare() {
+    let report = bench(&["publish", "--publishers", "4", "--events", "200", "--bytes", "512", "--sqlite"]);
+    is_a_publish_report(&report);
+    assert_eq!(report["args"], serde_json::json!({"publishers": 4, "events": 200, "bytes": 512}));
+    assert!(report["bytes_written"].as_u64().unwrap() > 200 * 512);
+    has_numbers(&report["sqlite"], RATE);
+}
+
+#[test]
+fn publishing_over_http_is_the_same_report() {
+    let report = bench(&["publish", "--http", "--connections", "4", "--events", "200"]);
+    is_a_publish_report(&report);
+    assert_eq!(report["args"]["connections"], 4);
+    assert_eq!(report["args"]["http"], true);
+    assert_eq!(report["events"], 200);
+}
+
+#[test]
+fn delivery_is_reported_with_its_drain_in_process_and_over_http() {
+    for http in [&[][..], &["--http"]] {
+        let load = ["deliver", "--events", "100", "--backlog", "3000"];
+        let report = bench(&[&load[..], http].concat());
+        assert_eq!(report["bench"], "deliver");
+        has_numbers(&report, &[RATE, &["drain_events_per_s"]].concat());
+        has_numbers(&report["raw"], RATE);
+    }
+}
+
+#[test]
+fn routing_and_opening_have_their_own_fields() {
+    let route = bench(&["route", "--patterns", "2000"]);
+    has_numbers(&route, &["topics_per_s", "cost_ratio"]);
+    let empty = bench(&["open", "--events", "0"]);
+    has_numbers(&empty, &["open_ms", "rss_mib"]);
+    assert_eq!(empty["args"]["events"], 0);
+}
+
+#[test]
+fn a_soak_says_how_memory_grows() {
+    let report = bench(&["soak", "--seconds", "1", "--publishers", "2", "--rate", "200"]);
+    has_numbers(&report, &["rss_mib", "rss_mib_per_minute", "events_per_s"]);
+}
+
+#[test]
+fn the_four_promises_come_with_the_concurrency_they_hold_at() {
+    let report = bench(&["--slo", "--scale", "0.01"]);
+    let lines = report["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 4, "{report}");
+    for line in lines {
+        has_numbers(line, &["target", "measured", "concurrency"]);
+        assert!(line["pass"].is_boolean() && line["holds_at"].is_array(), "{line}");
+    }
+    assert!(report["pass"].is_boolean());
+}
+
+#[test]
+fn a_benchmark_that_is_none_is_a_usage_error() {
+    let place = Place::new();
+    for args in [&["bench"][..], &["bench", "--slo", "route"], &["bench", "publish", "--connections", "2"]] {
+        place.run(args).exits(2);
+    }
+}
