@@ -6,4 +6,6 @@ mod groups;
 mod maintain;
 mod publish;
 mod restart;
+mod rig;
 mod temp;
+mod traps;
