@@ -61,10 +61,11 @@ pub fn round(value: f64, digits: i32) -> f64 {
     (value * scale).round() / scale
 }
 
-/// What the figures were measured on.
+/// What the figures were measured on; `./x bench` says which commit it built.
 pub fn machine(dir: &Path) -> Value {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    json!({"cores": cores, "fs": file_system(dir), "commit": option_env!("EVERWHEN_COMMIT").unwrap_or("unknown")})
+    let commit = std::env::var("EVERWHEN_COMMIT").unwrap_or_else(|_| "unknown".to_owned());
+    json!({"cores": cores, "fs": file_system(dir), "commit": commit})
 }
 
 /// The file system of the longest mount point above `dir`.
