@@ -28,6 +28,10 @@ use cli::{Cli, Command};
 use output::{Output, Stop};
 use session::Session;
 
+/// What is allocated on a caller's thread is mostly freed on the writer's; the system's allocator is slow at that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let Cli { global, command } = match Cli::try_parse() {
         Ok(cli) => cli,

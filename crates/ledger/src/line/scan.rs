@@ -103,11 +103,11 @@ fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
 /// `at` is behind the opening quote.
 fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        match bytes.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes[at] == b'"' {
+            return Some(at + 1);
         }
+        at += 2;
     }
 }
 
