@@ -76,12 +76,19 @@ impl Oracle {
         Ok(Oracle { sent, live, shown, groups, first: 1, shadow })
     }
 
-    /// The answer to a batch of publishes has come.
+    /// The answer to a batch of publishes has come; keys of events below `first` were trimmed with them.
     pub fn answered(
         &mut self,
         numbers: &[usize],
         answer: Result<Vec<Outcome>, Problem>,
+        first: Position,
     ) -> Result<(), String> {
+        for n in numbers {
+            let sent = &mut self.sent[*n];
+            if matches!(&sent.fate, Fate::Acked { position, .. } if *position < first) {
+                (sent.fate, sent.fresh) = (Fate::Unknown, false);
+            }
+        }
         match answer {
             Ok(outcomes) if outcomes.len() == numbers.len() => {
                 numbers.iter().zip(outcomes).try_for_each(|(n, outcome)| self.accepted(*n, outcome))
@@ -259,6 +266,11 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    /// Folds what was found and is durable.
+    pub fn catch_up(&mut self, found: &[Found]) -> Result<(), String> {
+        scan::fold(&mut self.shadow, found, Position::MAX)
     }
 
     /// The committed `state.db` must be what folding the ledger from scratch gives.

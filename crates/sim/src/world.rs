@@ -88,6 +88,7 @@ pub struct World {
     planned: Option<(u64, bool)>,
     /// Nothing has failed since the tenant opened.
     calm: bool,
+    full: bool,
     operations: Vec<Operation>,
     hands: Vec<Hand>,
     /// Tokens of earlier lives: they must change nothing.
@@ -146,6 +147,7 @@ impl World {
             fatal: Arc::default(),
             planned: None,
             calm: true,
+            full: false,
             operations: Vec::new(),
             hands: Vec::new(),
             stale: Vec::new(),
@@ -287,6 +289,10 @@ impl World {
             Ok(events) => events,
             // A read may meet the planned fault.
             Err(_) if self.planned.is_some() || !self.calm => return Ok(()),
+            Err(problem) if problem.code() == model::Code::EventGone => {
+                self.followed = self.tenant().first() - 1;
+                return self.begin_following();
+            }
             Err(problem) => return Err(format!("a follower was told: {problem}")),
         };
         for event in &events {

@@ -217,7 +217,7 @@ fn open_state(ledger: &dyn Ledger, dir: &Path) -> Result<State, Problem> {
         .hint("use the everwhen version that wrote it"));
     }
     let mut state = match State::open(Some(&path)) {
-        Ok(state) if belongs(ledger, state.applied) => state,
+        Ok(state) if belongs(ledger, state.applied)? => state,
         Ok(state) if state.applied == Head::EMPTY => rebuild(state, ledger, dir, &path)?,
         found => {
             let why = found
@@ -236,11 +236,17 @@ fn open_state(ledger: &dyn Ledger, dir: &Path) -> Result<State, Problem> {
 }
 
 /// Whether the state's position and chain are in this ledger.
-fn belongs(ledger: &dyn Ledger, applied: Head) -> bool {
+///
+/// A ledger that cannot be read now is an error, not a no: what is derived would be thrown away for nothing.
+fn belongs(ledger: &dyn Ledger, applied: Head) -> Result<bool, Problem> {
     if applied == Head::EMPTY {
-        return ledger.first() == 1;
+        return Ok(ledger.first() == 1);
     }
-    ledger::head_at(ledger.reader().as_mut(), applied.position).is_ok_and(|head| head == applied)
+    match ledger::head_at(ledger.reader().as_mut(), applied.position) {
+        Ok(head) => Ok(head == applied),
+        Err(ledger::Error::Gone { .. } | ledger::Error::Beyond { .. }) => Ok(false),
+        Err(error) => Err(read::problem(error)),
+    }
 }
 
 /// From the first line on, or from the newest snapshot once lines were trimmed.
@@ -253,7 +259,7 @@ fn rebuild(state: State, ledger: &dyn Ledger, dir: &Path, path: &Path) -> Result
         discard(path)?;
         std::fs::copy(&snapshot, path).map_err(|error| io(&snapshot, &error))?;
         match State::open(Some(path)) {
-            Ok(state) if belongs(ledger, state.applied) => return Ok(state),
+            Ok(state) if belongs(ledger, state.applied)? => return Ok(state),
             _ => tracing::warn!(path = %snapshot.display(), "this snapshot does not fit the ledger"),
         }
     }

@@ -81,7 +81,7 @@ impl World {
             Some(Err(problem)) if finish::is_misfortune(&problem) => Ok(()),
             None => Ok(()),
             // Its position was trimmed, and its key with it.
-            Some(_) if position < self.oracle.first => Ok(()),
+            Some(_) if position < self.tenant().first() => Ok(()),
             Some(other) => {
                 Err(format!("key of publish {n} stands at {position}; another body got {other:?}"))
             }

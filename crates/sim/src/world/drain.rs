@@ -18,6 +18,7 @@ impl World {
         self.note("the faults stop");
         self.disk.heal();
         self.disk.set_capacity(None);
+        self.full = false;
         self.clock.drag(0);
         self.planned = None;
         self.settle_operations()?;

@@ -91,7 +91,8 @@ impl World {
                     Err(problem) => problem.code().as_str().to_owned(),
                 };
                 self.note(format_args!("#{id} publish {numbers:?} -> {said}"));
-                self.oracle.answered(&numbers, answer)
+                let first = self.tenant().first();
+                self.oracle.answered(&numbers, answer, first)
             }
             (Asked::Pull(group), Answer::Pulled(Ok(deliveries))) => self.pulled(group, deliveries, disturbed),
             (Asked::Ack { group, held, sync }, Answer::Settled(answer)) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::entropy::Entropy;
 use engine::pool::Pool;
-use engine::settings::{AttentionRule, Settings, Verdict};
+use engine::settings::{AttentionRule, Retention, Settings, Verdict};
 use engine::state::State;
 use engine::tenant::{Home, Opening, Surroundings};
 use engine::{Follow, Tenant};
@@ -39,7 +39,9 @@ fn settings() -> Result<Settings, String> {
         Ok::<_, String>(AttentionRule { topic, filter: None, rate: None, verdict })
     };
     let later = rule("later.#", Verdict::Defer { until: Duration::from_secs(3) })?;
-    Ok(Settings { attention: vec![later, rule("noise.#", Verdict::Drop)?], ..Settings::default() })
+    let attention = vec![later, rule("noise.#", Verdict::Drop)?];
+    let retention = Retention { bytes: Some(12_000), ..Retention::default() };
+    Ok(Settings { attention, retention, ..Settings::default() })
 }
 
 impl World {
@@ -48,6 +50,7 @@ impl World {
             if attempt == OPENINGS_MAX {
                 self.disk.heal();
                 self.disk.set_capacity(None);
+                self.full = false;
             }
             match self.try_open() {
                 Ok(tenant) => {
@@ -65,7 +68,7 @@ impl World {
             }
         }
         self.lives += 1;
-        self.calm = self.planned.is_none();
+        self.calm = self.planned.is_none() && !self.full;
         self.check_ledger()?;
         self.begin_following()
     }
@@ -93,7 +96,7 @@ impl World {
         Tenant::open(opening, around)
     }
 
-    fn begin_following(&mut self) -> Result<(), String> {
+    pub(super) fn begin_following(&mut self) -> Result<(), String> {
         let after = Some(self.followed.max(self.tenant().first() - 1));
         let follow = Follow { after, ..Follow::default() };
         self.follower = Some(self.tenant().follow(follow).map_err(|problem| problem.to_string())?);
@@ -114,6 +117,12 @@ impl World {
             self.note(format_args!("a planned fault (power: {power}) is taken back"));
         }
         Ok(())
+    }
+
+    /// The oracle folds what is durable by now.
+    pub(super) fn catch_up(&mut self) -> Result<(), String> {
+        let found = scan(&self.disk, &self.dir.join("ledger"))?;
+        self.oracle.catch_up(&found)
     }
 
     /// A group whose cursor was set without an answer may be given its dead letters again.
@@ -146,6 +155,7 @@ impl World {
                 let full = self.random.once_in(2);
                 self.note(if full { "the disk fills up" } else { "the disk has room again" });
                 self.disk.set_capacity(full.then_some(1));
+                self.full = full;
                 self.calm = false;
                 Ok(())
             }

@@ -124,7 +124,7 @@ impl World {
         let kind = *self.random.pick(&GROUPS);
         let group = kind.name;
         self.disturb(group);
-        match self.random.weighted(&[3, 2, 4, 3, 2, 1, 2]) {
+        match self.random.weighted(&[3, 2, 4, 3, 2, 1, 2, 4]) {
             0 => self.redrive(group),
             1 => {
                 self.note(format_args!("pause {group}"));
@@ -146,7 +146,33 @@ impl World {
                 self.ask(|tenant| async move { tenant.put_group(group, &body).await.map(|_| ()) })
             }
             5 => self.seek(group),
-            _ => self.try_stale(),
+            6 => self.try_stale(),
+            _ => self.keep_house(),
+        }
+    }
+
+    /// A snapshot, or a trim with the snapshots it needs.
+    fn keep_house(&mut self) -> Result<(), String> {
+        let trims = !self.random.once_in(3);
+        if self.planned.is_none() && self.calm {
+            // What is trimmed could not be folded into the oracle's state any more.
+            let tenant = self.tenant().clone();
+            let _ = self.finish_now(async move { tenant.ack("plain", &[], true).await });
+            self.catch_up()?;
+        } else if trims {
+            return Ok(());
+        }
+        let done = match trims {
+            true => engine::maintain::retention::run(self.tenant()).map(|_| ()),
+            false => engine::maintain::snapshot::take(self.tenant()).map(|_| ()),
+        };
+        let first = self.tenant().first();
+        let (what, said) =
+            (if trims { "trim" } else { "snapshot" }, done.as_ref().err().map(|p| p.code().as_str()));
+        self.note(format_args!("{what} -> {said:?}, the first kept is {first}"));
+        match done {
+            Err(problem) if !is_misfortune(&problem) => Err(format!("{what}: {problem}")),
+            _ => Ok(()),
         }
     }
 
@@ -195,7 +221,8 @@ impl World {
                 truth.excused = dead;
             }
             Some(Err(problem)) if !is_misfortune(&problem) => return Err(format!("seek {group}: {problem}")),
-            _ => {}
+            // Whether it took place is to be read in the ledger.
+            _ => return self.crash(false),
         }
         Ok(())
     }
