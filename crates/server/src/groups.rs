@@ -104,8 +104,7 @@ pub async fn dead_letters(Path(name): Path<String>, call: Call) -> Answer {
     let cursor = params.owned("cursor");
     let tenant = call.tenant;
     let page = aside::blocking(move || tenant.dead_letters(&name, limit, cursor.as_deref())).await?;
-    let mut out = String::from("{\"dead_letters\":");
-    out.push_str(&Value::Array(page.dead_letters).to_string());
+    let mut out = format!("{{\"dead_letters\":[{}]", page.texts.join(","));
     if let Some(next) = &page.next {
         out.push_str(",\"next\":");
         push_text(&mut out, next);

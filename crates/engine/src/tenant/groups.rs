@@ -36,6 +36,8 @@ pub struct GroupView {
 #[derive(Clone, Debug)]
 pub struct DeadLetterPage {
     pub dead_letters: Vec<Value>,
+    /// The same as JSON text, payloads digit for digit.
+    pub texts: Vec<String>,
     pub next: Option<String>,
 }
 
@@ -432,18 +434,20 @@ impl Tenant {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|row| row.position.to_string());
-        let dead_letters = rows.into_iter().map(|row| {
+        let shown = rows.into_iter().map(|row| {
             let mut letter = json!({
-                "position": row.position,
-                "event": serde_json::from_str::<Value>(&row.event).unwrap_or_default(),
-                "attempts": row.attempts, "reason": row.reason, "at": row.at,
+                "position": row.position, "attempts": row.attempts, "reason": row.reason, "at": row.at,
             });
             if let Some(error) = row.error {
                 letter["error"] = error.into();
             }
-            letter
+            let rest = letter.to_string();
+            let text = format!("{{\"event\":{},{}", row.event, &rest[1..]);
+            letter["event"] = serde_json::from_str(&row.event).unwrap_or_default();
+            (letter, text)
         });
-        Ok(DeadLetterPage { dead_letters: dead_letters.collect(), next })
+        let (dead_letters, texts) = shown.unzip();
+        Ok(DeadLetterPage { dead_letters, texts, next })
     }
 
     /// Tries dead letters again; says how many.

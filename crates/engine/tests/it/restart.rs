@@ -4,7 +4,7 @@ use engine::{Draft, Engine, Outcome};
 use model::Code;
 use serde_json::json;
 
-use crate::temp::{Bench, TempDir, tokens};
+use crate::temp::{Bench, TempDir, copy_tree, tokens};
 
 #[tokio::test]
 async fn state_deleted_is_state_rebuilt_equal() {
@@ -57,19 +57,6 @@ async fn what_was_answered_is_there_after_a_crash() {
     copy_tree(dir.path(), copy.path());
     let again = Engine::open(copy.path()).unwrap().main().unwrap();
     assert_eq!(again.event(&receipt.id).unwrap().position, receipt.position);
-}
-
-fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir_all(&target).unwrap();
-            copy_tree(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), &target).unwrap();
-        }
-    }
 }
 
 #[tokio::test]

@@ -91,3 +91,17 @@ pub fn tokens(deliveries: &[engine::Delivery]) -> Vec<String> {
 pub fn positions(deliveries: &[engine::Delivery]) -> Vec<Position> {
     deliveries.iter().map(|delivery| delivery.event.position).collect()
 }
+
+/// Copies a folder as it stands.
+pub fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_tree(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
