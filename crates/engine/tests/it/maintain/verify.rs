@@ -1,5 +1,8 @@
 //! `verify`, `salvage` and `records`: reading only, beside whoever holds the directory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use engine::maintain::{records, salvage, verify};
 use engine::{Draft, Engine};
 use model::Code;
@@ -7,6 +10,9 @@ use serde_json::{Value, json};
 
 use super::{publish_keyed, segments, small};
 use crate::temp::{Bench, TempDir};
+
+/// Enough for several segments, erasures and a trim.
+const WRITES: i64 = 450;
 
 fn look(dir: &std::path::Path) -> Value {
     verify(dir, false, &mut |_, _| ()).unwrap().to_json()
@@ -46,12 +52,10 @@ async fn verify_finds_nothing_wrong_with_a_ledger_that_grows_is_trimmed_and_eras
         options.settings.retention.bytes = Some(100_000);
     });
     let (engine, tenant) = (bench.engine.clone(), bench.tenant.clone());
-    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let stop = done.clone();
+    let written = Arc::new(AtomicI64::new(0));
+    let counter = written.clone();
     let writing = tokio::spawn(async move {
-        let mut n = 0;
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-            n += 1;
+        for n in 1..=WRITES {
             let position = publish_keyed(&engine, "a", n).await;
             if n % 50 == 0 {
                 tenant.erase(&[position - 3]).await.unwrap();
@@ -59,10 +63,10 @@ async fn verify_finds_nothing_wrong_with_a_ledger_that_grows_is_trimmed_and_eras
             if n % 200 == 0 {
                 engine::maintain::retention::run(&tenant).unwrap();
             }
+            counter.store(n, Ordering::Relaxed);
         }
-        n
     });
-    for _ in 0..10 {
+    while written.load(Ordering::Relaxed) < WRITES {
         let report = look(bench.dir.path());
         assert_eq!(
             (&report["ok"], &report["tenants"][0]["problems"]),
@@ -70,8 +74,7 @@ async fn verify_finds_nothing_wrong_with_a_ledger_that_grows_is_trimmed_and_eras
             "{report}"
         );
     }
-    done.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert!(writing.await.unwrap() > 0);
+    writing.await.unwrap();
 }
 
 #[tokio::test]
