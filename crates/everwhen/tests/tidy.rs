@@ -30,6 +30,7 @@ const MAY_ASK_THE_MACHINE: &[&str] = &[
     "crates/engine/src/tenant/open.rs",
     "crates/everwhen/",
     "crates/ledger/src/disk/os.rs",
+    "crates/ledger/src/fault.rs",
     "crates/ledger/src/file/prefill.rs",
     "crates/server/",
     "crates/sim/",

@@ -6,6 +6,7 @@
 
 /// Whether `EVERWHEN_FAULT` names this bug.
 #[cfg(feature = "faults")]
+#[expect(clippy::disallowed_methods, reason = "read once, and only in binaries built to be broken")]
 pub(crate) fn planted(bug: &str) -> bool {
     static BUG: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     BUG.get_or_init(|| std::env::var("EVERWHEN_FAULT").ok()).as_deref() == Some(bug)

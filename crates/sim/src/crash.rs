@@ -28,5 +28,5 @@ pub struct Numbered {
 
 pub fn numbered(n: usize) -> Numbered {
     let body = crate::oracle::payload(n, n as u64 % 4, n % 300);
-    Numbered { topic: TOPICS[n % 4], body, key: (n % 3 == 0).then(|| format!("key-{n}")) }
+    Numbered { topic: TOPICS[n % 4], body, key: n.is_multiple_of(3).then(|| format!("key-{n}")) }
 }

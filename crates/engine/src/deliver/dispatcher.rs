@@ -368,6 +368,11 @@ impl Dispatcher {
         }
     }
 
+    /// Whether the delivery is still the current one of its event.
+    pub fn is_out(&self, token: &str) -> bool {
+        self.flight(token, Timestamp::EPOCH).is_some()
+    }
+
     /// The position a good token stands for; `None` when it is stale.
     fn flight(&self, token: &str, now: Timestamp) -> Option<Position> {
         let mut parts = token.split('.');

@@ -196,7 +196,11 @@ impl Tenant {
             self.fail(handle, since, taken.dying)
         );
         recorded.and(failed)?;
-        let deliveries = guard.done();
+        let mut deliveries = guard.done();
+        // While the move was written, a record of another's may have settled or moved some of them.
+        let dispatcher = handle.dispatcher();
+        deliveries.retain(|delivery| dispatcher.is_out(&delivery.token));
+        drop(dispatcher);
         if deliveries.len() == max {
             // There may be more for the next in line.
             handle.wake.notify_one();

@@ -112,7 +112,7 @@ async fn publish(tenant: &Tenant, numbers: &[usize]) -> Result<(), Problem> {
 async fn publish_on(tenant: &Tenant, next: &AtomicUsize) -> Result<(), Problem> {
     loop {
         let first = next.fetch_add(4, Ordering::Relaxed);
-        let count = if first % 5 == 0 { 4 } else { 1 };
+        let count = if first.is_multiple_of(5) { 4 } else { 1 };
         publish(tenant, &(first..first + count).collect::<Vec<_>>()).await?;
     }
 }

@@ -211,9 +211,10 @@ impl World {
         let ended: Vec<super::Operation> = ended;
         ended.into_iter().for_each(|operation| self.abandon(operation));
         self.hands.retain(|hand| hand.group != group);
-        let dead = self.dead_letters(group).unwrap_or_default();
         let tenant = self.tenant().clone();
         let answer = self.finish_now(async move { tenant.seek(group, to).await });
+        // After it: what was rejected just before is dead by now.
+        let dead = self.dead_letters(group).unwrap_or_default();
         let truth = self.oracle.groups.get_mut(group).ok_or("unknown group")?;
         match answer {
             Some(Ok(view)) => {
