@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -30,7 +31,8 @@ pub async fn answer(
 ) -> Result<Response, Infallible> {
     let patience =
         if maintain::takes_long(request.uri().path()) { Duration::MAX } else { doors.patience.answer };
-    let call = route(router, doors, request.map(Body::new));
+    // Pinned here, because it is large, and each future around it that owned it would copy it once more.
+    let call = pin!(route(router, doors, request.map(Body::new)));
     let response = match tokio::time::timeout(patience, caught(call)).await {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => Refusal(bug(&*panic)).into_response(),
@@ -54,9 +56,8 @@ async fn route(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Res
 
 /// Polls `call` and turns a panic in it into a value.
 async fn caught(
-    call: impl Future<Output = Result<Response, Infallible>>,
+    mut call: Pin<&mut impl Future<Output = Result<Response, Infallible>>>,
 ) -> Result<Response, Box<dyn Any + Send>> {
-    let mut call = std::pin::pin!(call);
     std::future::poll_fn(|cx| {
         // After a panic the future is only dropped, so nothing can see what it left half done.
         match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
@@ -103,11 +104,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_in_a_door_is_our_bug_and_not_the_end() {
-        let panics = async { panic!("impossible") };
-        let panic = caught(panics).await.unwrap_err();
+        let panic = caught(pin!(async { panic!("impossible") })).await.unwrap_err();
         let response = Refusal(bug(&*panic)).into_response();
         assert_eq!(response.status().as_u16(), 500);
-        let fine = caught(async { Ok(Response::default()) }).await.unwrap();
+        let fine = caught(pin!(async { Ok(Response::default()) })).await.unwrap();
         assert_eq!(fine.status().as_u16(), 200);
     }
 }
