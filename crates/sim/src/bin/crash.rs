@@ -1,5 +1,7 @@
 //! `crash --kill9 N --power N [--seed S]`: ends the real engine badly N times and says whether anything was lost.
 
+#![expect(clippy::disallowed_methods, reason = "a harness: the seed comes from the clock unless it is given")]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
