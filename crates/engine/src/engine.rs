@@ -191,6 +191,11 @@ impl Engine {
         self.tenant(DEFAULT_TENANT)
     }
 
+    /// Whether there is such a tenant, open or refused for what is wrong with it.
+    pub fn has_tenant(&self, name: &str) -> bool {
+        lock(&self.0.tenants).contains_key(name) || lock(&self.0.refused).contains_key(name)
+    }
+
     /// Every tenant that is open.
     pub fn tenants(&self) -> Vec<String> {
         lock(&self.0.tenants).keys().cloned().collect()

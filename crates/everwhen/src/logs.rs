@@ -1,5 +1,7 @@
 //! What the process says about itself while it runs: lines on stderr, as text or as JSON.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 /// A server tells what it does; another command only what a person must know, and with `--json` nothing, because
@@ -11,8 +13,12 @@ pub fn start(serving: bool, json: bool) {
         (false, true) => "off",
     };
     let filter = EnvFilter::try_from_env("EVERWHEN_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let lines =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(colour);
     // A second start in one process, as in tests, keeps the first.
     let _ = match json {
         true => lines.json().try_init(),

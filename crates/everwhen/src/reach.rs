@@ -79,7 +79,7 @@ fn open_here(session: &Session, data: &Path, name: &str, create: bool) -> Result
     let engine = Engine::open_with(data, options)?;
     session.keep(&engine);
     Holder::forget(data);
-    if !create && !engine.tenants().iter().any(|known| known == name) {
+    if !create && !engine.has_tenant(name) {
         return Err(Problem::new(
             Code::NotFound,
             format!("there is no tenant \"{name}\" in \"{}\"", data.display()),

@@ -131,6 +131,11 @@ impl Dispatcher {
         }
     }
 
+    /// Events that wait for their next try.
+    pub fn delayed(&self) -> usize {
+        self.delayed.len()
+    }
+
     pub fn in_flight(&self) -> usize {
         self.deadlines.len()
     }

@@ -31,6 +31,8 @@ pub struct GroupView {
     pub in_flight: usize,
     pub oldest_unacked: Option<Duration>,
     pub filter_errors: u64,
+    /// Events that wait for their next try.
+    pub delayed: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +68,11 @@ impl GroupView {
         view.insert("paused".into(), json!(group.paused));
         view.insert("events_processed_total".into(), json!(group.processed));
         view.insert("filter_errors".into(), json!(self.filter_errors));
+        view.insert("delayed".into(), json!(self.delayed));
+        if !group.parked.is_empty() {
+            let keys: std::collections::BTreeSet<&String> = group.parked.values().collect();
+            view.insert("parked_keys".into(), json!(keys));
+        }
         let age = self.oldest_unacked.map_or(0.0, |age| age.as_secs_f64());
         view.insert("oldest_unacked_s".into(), json!(age));
         if group.halted_on != 0 {
@@ -132,6 +139,7 @@ impl Tenant {
             in_flight: dispatcher.in_flight(),
             oldest_unacked: dispatcher.oldest_open().map(|event| now.since(event.recorded_at)),
             filter_errors: dispatcher.filter_errors,
+            delayed: dispatcher.delayed(),
         }
     }
 

@@ -39,7 +39,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let config = session.config()?;
     let data = session.data()?;
     let listen = args.listen.unwrap_or(config.listen);
-    check_address(&listen, args.no_auth)?;
+    check_address(&listen)?;
 
     let engine =
         Engine::open_with(&data, Options { settings: config.settings, create: true, ..Options::default() })?;
@@ -79,15 +79,18 @@ async fn stop(host: Host, session: &Session) -> Result<(), Stop> {
     }
 }
 
-fn check_address(listen: &str, no_auth: bool) -> Result<(), Problem> {
+/// Only loopback for now: there are no tokens yet, so whoever could connect could publish.
+fn check_address(listen: &str) -> Result<(), Problem> {
     let wrong = |why: &dyn std::fmt::Display| {
         Problem::new(Code::UsageInvalid, format!("\"{listen}\" is not an address to listen on: {why}"))
             .hint("write it like 127.0.0.1:3837")
     };
     let addresses: Vec<_> = listen.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
-    if no_auth && addresses.iter().any(|address| !address.ip().is_loopback()) {
-        return Err(Problem::new(Code::UsageInvalid, format!("--no-auth is refused on \"{listen}\""))
-            .hint("listen on 127.0.0.1, or leave --no-auth out"));
+    if addresses.iter().any(|address| !address.ip().is_loopback()) {
+        let detail =
+            format!("\"{listen}\" is not a loopback address, and there are no tokens yet to keep others out");
+        return Err(Problem::new(Code::UsageInvalid, detail)
+            .hint("listen on 127.0.0.1 and put a proxy that checks who asks in front of it"));
     }
     Ok(())
 }
@@ -97,12 +100,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_auth_is_refused_where_others_could_connect() {
-        assert!(check_address("127.0.0.1:0", true).is_ok());
-        assert!(check_address("[::1]:0", true).is_ok());
-        assert!(check_address("0.0.0.0:0", false).is_ok());
-        for (address, no_auth) in [("0.0.0.0:0", true), ("[::]:0", true), ("nowhere", false), ("", false)] {
-            assert_eq!(check_address(address, no_auth).unwrap_err().code(), Code::UsageInvalid, "{address}");
+    fn nobody_listens_where_others_could_connect() {
+        assert!(check_address("127.0.0.1:0").is_ok());
+        assert!(check_address("[::1]:0").is_ok());
+        for address in ["0.0.0.0:0", "[::]:0", "nowhere", ""] {
+            assert_eq!(check_address(address).unwrap_err().code(), Code::UsageInvalid, "{address}");
         }
     }
 }
