@@ -17,7 +17,7 @@ mod planted {
     use super::{CRASH, SIM, run};
 
     /// How a loss of what was durable shows itself, depending on what was lost.
-    const LOSS: [&str; 7] = [
+    const LOSS: [&str; 9] = [
         "acknowledged at",
         "was shown at",
         "stood at",
@@ -25,6 +25,8 @@ mod planted {
         "does not open",
         "differs from a fold from scratch",
         "verify found",
+        "was durably acked and was delivered again",
+        "there is no group",
     ];
 
     /// The simulation finds `bug` within a few seeds and says it with one of these words.
