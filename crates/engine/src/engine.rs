@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -298,9 +298,11 @@ impl Tenant {
 
 /// A failed fsync or a broken state: what was acknowledged is on the disk, and nothing more may be.
 fn end_process(problem: &Problem) {
-    eprintln!("error: {problem}");
+    // Nobody may be reading; that must not change how the process ends.
+    let mut err = io::stderr();
+    let _ = writeln!(err, "error: {problem}");
     if let Some(hint) = problem.hint_text() {
-        eprintln!("help: {hint}");
+        let _ = writeln!(err, "help: {hint}");
     }
     std::process::exit(i32::from(problem.code().exit()));
 }

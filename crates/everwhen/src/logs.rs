@@ -1,8 +1,22 @@
 //! What the process says about itself while it runs: lines on stderr, as text or as JSON.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use tracing_subscriber::EnvFilter;
+
+/// stderr whose errors are nobody's: a full log disk or a reader that left must not end a server.
+struct Unfailing;
+
+impl Write for Unfailing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A server tells what it does; another command only what a person must know, and with `--json` nothing, because
 /// there stderr holds one error or none. `EVERWHEN_LOG` says otherwise.
@@ -13,10 +27,11 @@ pub fn start(serving: bool, json: bool) {
         (false, true) => "off",
     };
     let filter = EnvFilter::try_from_env("EVERWHEN_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Unfailing)
+        .log_internal_errors(false)
         .with_target(false)
         .with_ansi(colour);
     // A second start in one process, as in tests, keeps the first.

@@ -61,20 +61,25 @@ impl Output {
     /// A remark for a person, never a result: what was done, what to type next.
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            eprintln!("{text}");
+            self.say(text);
         }
     }
 
     /// A failure as contracts §1 prints it.
     pub fn fail(&self, problem: &Problem) {
         if self.json {
-            eprintln!("{}", json!({ "error": error_json(problem) }));
+            self.say(&json!({ "error": error_json(problem) }).to_string());
             return;
         }
-        eprintln!("{} {}", self.paint("31;1", "error:"), problem.detail());
+        self.say(&format!("{} {}", self.paint("31;1", "error:"), problem.detail()));
         if let Some(hint) = problem.hint_text() {
-            eprintln!("{} {hint}", self.paint("36;1", "help:"));
+            self.say(&format!("{} {hint}", self.paint("36;1", "help:")));
         }
+    }
+
+    /// A line on stderr. A full disk or a closed pipe there must not end the process, as `eprintln!` would.
+    pub fn say(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{text}");
     }
 
     /// A bar for long work: drawn on stderr, only for a person at a terminal.

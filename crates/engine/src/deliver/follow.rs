@@ -44,7 +44,7 @@ pub struct Follower {
 impl Follower {
     pub(crate) fn new(tenant: Tenant, follow: Follow) -> Result<Follower, Problem> {
         let seen = tenant.watch();
-        let next = follow.after.unwrap_or_else(|| tenant.head()) + 1;
+        let next = follow.after.unwrap_or_else(|| tenant.head()).saturating_add(1);
         if next < tenant.first() {
             return Err(crate::read::gone(tenant.first()));
         }

@@ -399,7 +399,7 @@ impl Tenant {
         Ok(match start {
             Start::Now => self.head(),
             Start::Beginning => self.first().saturating_sub(1),
-            Start::Position(position) => (*position).max(self.first()) - 1,
+            Start::Position(position) => (*position).max(self.first()).saturating_sub(1).min(self.head()),
             Start::Time(time) => self.position_before(*time)?,
         })
     }
@@ -437,6 +437,9 @@ impl Tenant {
         self.handle(name)?;
         let wrong = || Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out");
         let after: Position = cursor.map_or(Ok(0), |text| text.parse().map_err(|_| wrong()))?;
+        if after > self.head() {
+            return Err(wrong());
+        }
         let mut rows = self.with_writer(|writer| {
             writer
                 .state
@@ -466,7 +469,8 @@ impl Tenant {
     pub async fn redrive(&self, name: &str, which: Redrive) -> Result<u64, Problem> {
         self.handle(name)?;
         let positions = match which {
-            Redrive::Positions(positions) => positions,
+            // What no event can stand at has no dead letter.
+            Redrive::Positions(positions) => positions.into_iter().filter(|at| *at <= self.head()).collect(),
             Redrive::All => self.dead_positions(name, |_| true)?,
             Redrive::Filter(filter) => {
                 self.dead_positions(name, |event| filter.test(event).unwrap_or(false))?

@@ -78,7 +78,7 @@ pub struct Page {
 impl Tenant {
     /// Events in order that the query wants. May hold fewer than `limit`, even none, while there is a `next`.
     pub fn find(&self, query: &Query) -> Result<Page, Problem> {
-        if query.after.is_some_and(|after| after + 1 < self.first()) {
+        if query.after.is_some_and(|after| after.saturating_add(1) < self.first()) {
             return Err(read::gone(self.first()));
         }
         let mut low = query.after.map_or(self.first(), |after| after.saturating_add(1)).max(self.first());

@@ -196,3 +196,26 @@ async fn a_handler_that_panics_is_a_nack_and_the_event_comes_again() {
     bench.engine.close().await.unwrap();
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
+
+#[tokio::test]
+async fn positions_beyond_the_ledger_are_answered_and_stop_nobody() {
+    let bench = Bench::new();
+    bench.publish("a", 1).await;
+    let far = [u64::MAX, u64::MAX - 1, i64::MAX as u64, i64::MAX as u64 + 1];
+    for (index, position) in far.into_iter().enumerate() {
+        let name = format!("g{index}");
+        let body = json!({"pattern": "#", "start": {"position": position}});
+        let (_, view) = bench.tenant.put_group(&name, &body).await.unwrap();
+        assert!(view.group.floor <= bench.tenant.head(), "a floor lies in what is there");
+        assert_eq!(bench.tenant.redrive(&name, Redrive::Positions(vec![position])).await.unwrap(), 0);
+        assert!(bench.tenant.dead_letters(&name, 10, Some(&position.to_string())).is_err());
+        let query = engine::Query { after: Some(position), ..engine::Query::default() };
+        assert!(bench.tenant.find(&query).unwrap().events.is_empty());
+        let follow = engine::Follow { after: Some(position), ..engine::Follow::default() };
+        assert!(bench.tenant.follow(follow).unwrap().try_next(10).unwrap().is_empty());
+        bench.tenant.seek(&name, Start::Position(position)).await.unwrap();
+    }
+    let bench = bench.reopen().await;
+    bench.publish("a", 2).await;
+    assert_eq!(bench.pull("g0", 10).await.len(), 1);
+}

@@ -82,7 +82,8 @@ async fn publish_lines(input: &str, session: &Session) -> Result<(), Stop> {
             (true, _) => out.line(&answer.to_string())?,
             (false, true) => out.line(&words(&answer))?,
             (false, false) => {
-                eprintln!("line {}: {}", error["line"], error["message"].as_str().unwrap_or_default())
+                let message = error["message"].as_str().unwrap_or_default();
+                out.say(&format!("line {}: {message}", error["line"]));
             }
         }
         // Each answer is printed when it is true: whoever waits for it may be waiting to send the next line.

@@ -158,3 +158,24 @@ async fn records_are_told_gapless() {
     assert_eq!(lines[0]["k"], "group.put");
     assert_eq!(lines[1]["b"]["payload"]["n"], 0);
 }
+
+#[tokio::test]
+async fn a_last_line_cut_in_half_is_a_torn_tail_and_nothing_worse() {
+    let bench = Bench::new();
+    for n in 1..=3 {
+        publish_keyed(&bench.engine, "a", n).await;
+    }
+    bench.pass(1.0);
+    let copy = TempDir::new();
+    crate::temp::copy_tree(bench.dir.path(), copy.path());
+    let path = copy.path().join("tenants/main/ledger/00000000000000000001.jsonl");
+    let bytes = std::fs::read(&path).unwrap();
+    let end = bytes.iter().rposition(|b| *b != b'\n').unwrap() + 1;
+    std::fs::write(&path, &bytes[..end - 100]).unwrap();
+    let report = look(copy.path());
+    assert_eq!(
+        (&report["ok"], &report["tenants"][0]["problems"][0]["kind"]),
+        (&json!(true), &json!("torn_tail"))
+    );
+    assert_eq!(report["tenants"][0]["problems"].as_array().unwrap().len(), 1, "{report}");
+}
