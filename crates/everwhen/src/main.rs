@@ -105,6 +105,11 @@ fn not_understood(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let json = std::env::args_os().any(|word| word == "--json");
+    if !json && error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // `everwhen groups` alone asks what there is.
+        let _ = error.print();
+        return ExitCode::from(Code::UsageInvalid.exit());
+    }
     let problem = cli::usage(error, std::env::args());
     Output::new(json, false).fail(&problem);
     ExitCode::from(problem.code().exit())
