@@ -90,7 +90,7 @@ pub fn records(
     Ok(())
 }
 
-/// Every event of `bytes` in `from..=to` that `want` says yes to by its topic alone; the others are never decoded.
+/// Every event of `bytes` in `from..=to`, in order; records of other kinds are not decoded.
 pub fn events(
     bytes: &[u8],
     (from, to): (Position, Position),
