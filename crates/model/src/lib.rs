@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod definition;
 pub mod event;
 pub mod group;
 pub mod id;
