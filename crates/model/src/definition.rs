@@ -63,7 +63,6 @@ pub enum Length {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "few, and moved rarely")]
 pub enum Definition {
     Concept(Concept),
     Query(Query),
