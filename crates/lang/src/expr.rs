@@ -12,6 +12,7 @@ mod arithmetic;
 mod ast;
 mod compare;
 mod compile;
+mod cursor;
 mod eval;
 mod fault;
 mod functions;
@@ -19,6 +20,7 @@ mod lexer;
 mod literal;
 mod macros;
 mod parser;
+mod primary;
 mod program;
 mod value;
 

@@ -11,6 +11,7 @@ pub(crate) struct Node {
 }
 
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "methods with lambdas read them")]
 pub(crate) enum Kind {
     Literal(Literal),
     Name(String),
@@ -46,6 +47,23 @@ pub(crate) enum Kind {
         yes: Box<Node>,
         no: Box<Node>,
     },
+    /// `x => body`, `(x, y) => body`; only as an argument of a method.
+    Lambda {
+        params: Vec<Param>,
+        body: Box<Node>,
+    },
+    /// `when(args.x) { body }`: true, as if it were not written, when `args.x` was not given.
+    When {
+        given: Box<Node>,
+        body: Box<Node>,
+    },
+}
+
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "methods with lambdas read them")]
+pub(crate) struct Param {
+    pub(crate) name: String,
+    pub(crate) span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +75,8 @@ pub(crate) enum Literal {
     Double(f64),
     Text(Box<str>),
     Bytes(Box<[u8]>),
+    /// Nanoseconds.
+    Duration(i128),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +88,7 @@ pub(crate) enum Op {
     Greater,
     GreaterEqual,
     In,
+    NotIn,
     Coalesce,
     Add,
     Subtract,
@@ -86,6 +107,7 @@ impl Op {
             Op::Greater => ">",
             Op::GreaterEqual => ">=",
             Op::In => "in",
+            Op::NotIn => "not in",
             Op::Coalesce => "??",
             Op::Add => "+",
             Op::Subtract => "-",

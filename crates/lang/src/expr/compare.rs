@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use model::Code;
 
 use super::ast::Op;
-use super::eval::{Eval, Out, with_article};
+use super::eval::{Eval, with_article};
 use super::fault::{Fault, Span};
 use super::program::{Kind, Node};
 use super::value::Val;
@@ -25,10 +25,14 @@ impl<'a> Eval<'a, '_> {
         self.same(a, b, left.span.to(right.span))
     }
 
-    pub(super) fn within(&mut self, (left, a): (&Node, &Val<'a>), (right, b): (&Node, &Val<'a>)) -> Out<'a> {
+    pub(super) fn within(
+        &mut self,
+        (left, a): (&Node, &Val<'a>),
+        (right, b): (&Node, &Val<'a>),
+    ) -> Result<bool, Fault> {
         let span = left.span.to(right.span);
         if let (Val::Object(map), Val::Text(key)) = (b, a) {
-            return Ok(Val::Bool(map.contains_key(key.as_ref())));
+            return Ok(map.contains_key(key.as_ref()));
         }
         let Some(len) = b.len() else {
             return Err(self.mismatch(b, right, "\"in\" needs a list or a map"));
@@ -39,10 +43,10 @@ impl<'a> Eval<'a, '_> {
             let item = list.element(index).unwrap_or(Val::Null);
             let empty = absent && matches!(&item, Val::Text(text) if text.is_empty());
             if empty || self.same(a, &item, span)? {
-                return Ok(Val::Bool(true));
+                return Ok(true);
             }
         }
-        Ok(Val::Bool(false))
+        Ok(false)
     }
 
     /// Deep equality as in CEL: values of different kinds are different, numbers are equal by value.

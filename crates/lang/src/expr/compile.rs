@@ -51,13 +51,18 @@ impl<'s> Compiler<'s> {
             }
             ast::Kind::Not(of) => Kind::Not(self.node(*of)?.into()),
             ast::Kind::Negate(of) => Kind::Negate(self.node(*of)?.into()),
-            ast::Kind::All(items) => Kind::All(self.nodes(items)?),
-            ast::Kind::Any(items) => Kind::Any(self.nodes(items)?),
+            ast::Kind::All(items) => Kind::All(self.operands(items, true)?),
+            ast::Kind::Any(items) => Kind::Any(self.operands(items, false)?),
             ast::Kind::Binary { op, left, right } => {
                 Kind::Binary(op, (self.node(*left)?, self.node(*right)?).into())
             }
             ast::Kind::Choose { test, yes, no } => {
                 Kind::Choose((self.node(*test)?, self.node(*yes)?, self.node(*no)?).into())
+            }
+            ast::Kind::When { given, body } => self.when(*given, *body, true)?,
+            ast::Kind::Lambda { params: _, body: _ } => {
+                let fault = Fault::new(Code::ExprSyntax, span, "a lambda stands here");
+                return Err(fault.hint("lambdas go into methods: list.where(x => x.price > 9)"));
             }
         };
         Ok(Node { kind, span })
@@ -65,6 +70,26 @@ impl<'s> Compiler<'s> {
 
     fn nodes(&mut self, nodes: Vec<ast::Node>) -> Result<Box<[Node]>, Fault> {
         nodes.into_iter().map(|node| self.node(node)).collect()
+    }
+
+    /// Operands of `&&` and `||`: a `when` that was not given is as if it were not written.
+    fn operands(&mut self, nodes: Vec<ast::Node>, neutral: bool) -> Result<Box<[Node]>, Fault> {
+        let mut operand = |node: ast::Node| match node.kind {
+            ast::Kind::When { given, body } => {
+                Ok(Node { kind: self.when(*given, *body, neutral)?, span: node.span })
+            }
+            _ => self.node(node),
+        };
+        nodes.into_iter().map(&mut operand).collect()
+    }
+
+    fn when(&mut self, given: ast::Node, body: ast::Node, absent: bool) -> Result<Kind, Fault> {
+        let (given, body) = (self.node(given)?, self.node(body)?);
+        let literal = |literal| Node { kind: Kind::Literal(literal), span: given.span };
+        let (null, absent) = (literal(Literal::Null), literal(Literal::Bool(absent)));
+        let span = given.span;
+        let missing = Node { kind: Kind::Binary(ast::Op::Equal, (given, null).into()), span };
+        Ok(Kind::Choose((missing, absent, body).into()))
     }
 
     fn name(&mut self, name: &str, span: Span) -> Result<Kind, Fault> {

@@ -224,7 +224,8 @@ impl<'a, 'r> Eval<'a, 'r> {
             Op::LessEqual => self.order(op, (left, &a), (right, &b)).map(ordering(Ordering::is_le)),
             Op::Greater => self.order(op, (left, &a), (right, &b)).map(ordering(Ordering::is_gt)),
             Op::GreaterEqual => self.order(op, (left, &a), (right, &b)).map(ordering(Ordering::is_ge)),
-            Op::In => self.within((left, &a), (right, &b)),
+            Op::In => self.within((left, &a), (right, &b)).map(Val::Bool),
+            Op::NotIn => self.within((left, &a), (right, &b)).map(|within| Val::Bool(!within)),
             _ => arithmetic::binary(self, op, (left, a), (right, b), span),
         }
     }

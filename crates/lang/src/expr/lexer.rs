@@ -1,4 +1,7 @@
-//! Text into tokens with their places; the first reading of an expression.
+//! Text into tokens with their places; the first reading of an expression and of a whole `.ew` file.
+//!
+//! Nothing stops it: what cannot be read becomes a fault and is stepped over, so that a file shows all its
+//! faults at once. Comments (`// …` to the end of the line, `/* … */`) are kept aside for the formatter.
 
 use model::Code;
 
@@ -10,6 +13,8 @@ pub(crate) enum Token {
     Int(u64),
     Uint(u64),
     Double(f64),
+    /// `5m`, `1h30m`, in nanoseconds.
+    Duration(i128),
     Text(String),
     Bytes(Vec<u8>),
     /// A name or keyword, as written.
@@ -24,27 +29,48 @@ pub(crate) enum Token {
 pub(crate) struct Lexeme {
     pub(crate) token: Token,
     pub(crate) span: Span,
+    /// Whether a line break stands between this token and the one before it.
+    pub(crate) newline_before: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Lexed {
+    /// Ends with [`Token::End`].
+    pub(crate) lexemes: Vec<Lexeme>,
+    /// Where the comments stand, with their marks.
+    pub(crate) comments: Vec<Span>,
+    pub(crate) faults: Vec<Fault>,
 }
 
 /// Longest first, so that `<=` is not read as `<`.
-const SIGNS: [&str; 25] = [
-    "&&", "||", "==", "!=", "<=", ">=", "??", "(", ")", "[", "]", "{", "}", ".", ",", ":", "?", "<", ">",
-    "!", "+", "-", "*", "/", "%",
+const SIGNS: [&str; 31] = [
+    "&&", "||", "==", "!=", "<=", ">=", "=>", ":=", "??", "(", ")", "[", "]", "{", "}", ".", ",", ":", ";",
+    "?", "<", ">", "=", "!", "+", "-", "*", "/", "%", "@", "|",
 ];
 
-pub(crate) fn lex(source: &str) -> Result<Vec<Lexeme>, Fault> {
-    let mut out: Vec<Lexeme> = Vec::new();
-    let mut at = 0;
+pub(crate) fn lex(source: &str) -> Lexed {
+    let mut out = Lexed::default();
+    let (mut at, mut newline_before) = (0, false);
     loop {
-        at = skip_blank(source, at);
+        let blank_end = skip_blank(source, at, &mut out);
+        newline_before |= source[at..blank_end].contains('\n');
+        at = blank_end;
         let Some(first) = source[at..].chars().next() else { break };
-        let after_value = out.last().is_some_and(|l| ends_value(&l.token));
-        let (token, end) = next(source, at, first, after_value)?;
-        out.push(Lexeme { token, span: Span::new(at, end) });
-        at = end;
+        let after_value = out.lexemes.last().is_some_and(|l| ends_value(&l.token));
+        match next(source, at, first, after_value) {
+            Ok((token, end)) => {
+                out.lexemes.push(Lexeme { token, span: Span::new(at, end), newline_before });
+                (at, newline_before) = (end, false);
+            }
+            Err(fault) => {
+                at = (fault.span.end as usize).max(at + first.len_utf8()).min(source.len());
+                out.faults.push(fault);
+            }
+        }
     }
-    out.push(Lexeme { token: Token::End, span: Span::new(source.len(), source.len()) });
-    Ok(out)
+    let span = Span::new(source.len(), source.len());
+    out.lexemes.push(Lexeme { token: Token::End, span, newline_before: true });
+    out
 }
 
 fn next(source: &str, at: usize, first: char, after_value: bool) -> Result<(Token, usize), Fault> {
@@ -80,9 +106,8 @@ fn stray(at: usize, c: char) -> Fault {
         format!("unexpected {:?}", c.to_string()),
     );
     match c {
-        '=' => fault.hint("compare with \"==\""),
         '&' => fault.hint("both: \"&&\""),
-        '|' => fault.hint("either: \"||\""),
+        '#' => fault.hint("comments begin with \"//\""),
         '“' | '”' | '‘' | '’' => fault.hint("use plain quotes, \" or '"),
         '$' => {
             fault.hint("expressions begin with a name such as event; JSONPath goes into {\"jsonpath\": …}")
@@ -95,16 +120,27 @@ fn ends_value(token: &Token) -> bool {
     !matches!(token, Token::Sign(sign) if !matches!(*sign, ")" | "]" | "}"))
 }
 
-/// Past spaces and `//` comments.
-fn skip_blank(source: &str, mut at: usize) -> usize {
+/// Past spaces and comments.
+fn skip_blank(source: &str, mut at: usize, out: &mut Lexed) -> usize {
     loop {
-        let rest = &source[at..];
-        let blank = rest.len() - rest.trim_start().len();
-        at += blank;
-        if source[at..].starts_with("//") {
-            at += source[at..].find('\n').unwrap_or(source.len() - at);
-        } else if blank == 0 {
+        let rest = source[at..].trim_start();
+        at = source.len() - rest.len();
+        let len = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let Some(body) = rest.strip_prefix("/*") {
+            match body.find("*/") {
+                Some(len) => len + 4,
+                None => {
+                    let span = Span::new(at, at + 2);
+                    let fault = Fault::new(Code::ExprSyntax, span, "the comment has no end");
+                    out.faults.push(fault.hint("close it with \"*/\""));
+                    rest.len()
+                }
+            }
+        } else {
             return at;
-        }
+        };
+        out.comments.push(Span::new(at, at + len));
+        at += len;
     }
 }

@@ -1,11 +1,11 @@
-//! Numbers and strings inside an expression, written as in CEL.
+//! Numbers, durations and strings as they are written: CEL's, and `5m` for a duration.
 
-use model::Code;
+use model::{Code, time};
 
 use super::fault::{Fault, Span};
 use super::lexer::Token;
 
-/// `12`, `0x1f`, `12u`, `1.5`, `.5`, `1e9`.
+/// `12`, `0x1f`, `12u`, `1.5`, `.5`, `1e9`, and the durations `500ms`, `1h30m`, `2d`.
 pub(super) fn number(source: &str, at: usize) -> Result<(Token, usize), Fault> {
     let rest = &source[at..];
     let hex = rest.starts_with("0x") || rest.starts_with("0X");
@@ -21,8 +21,13 @@ pub(super) fn number(source: &str, at: usize) -> Result<(Token, usize), Fault> {
     let span = Span::new(at, at + len);
     if rest[len..].starts_with(|c: char| c.is_alphanumeric() || c == '_') {
         let word = rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '_')).unwrap_or(rest.len());
+        if let Some(duration) = time::parse_duration(&rest[..word]).filter(|_| !hex) {
+            let nanos = i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+            return Ok((Token::Duration(nanos), at + word));
+        }
         let what = format!("{:?} is no number", &rest[..word]);
-        return Err(Fault::new(Code::ExprSyntax, span, what).hint("durations are written duration(\"5m\")"));
+        let span = Span::new(at, at + word);
+        return Err(Fault::new(Code::ExprSyntax, span, what).hint("durations are written 5m, 1h30m, 2d"));
     }
     if double {
         let value: f64 = digits.parse().unwrap_or(f64::NAN);

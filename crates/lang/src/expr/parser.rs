@@ -1,99 +1,89 @@
-//! Tokens into a tree. Binding, loosest first: `?:`, `||`, `&&`, comparison and `in`, `??`, `+ -`, `* / %`,
-//! `! -`, then members, indexes and calls. So `event.n ?? 0 > 3` asks whether `event.n`, or 0, is above 3.
+//! Tokens into a tree: operators. Binding, loosest first: `?:`, `||`, `&&`, comparison and `in`, `??`, `+ -`,
+//! `* / %`, `! -`, then members, indexes and calls. So `event.n ?? 0 > 3` asks whether `event.n`, or 0, is
+//! above 3.
+//!
+//! A line break ends an expression, unless a bracket is open or the next line begins with something that
+//! only an expression can go on with: a binary operator (`-` too), `.`, `?`, `:` or `in`. A `(` or `[` at
+//! the beginning of a line belongs to that line.
 
 use model::Code;
 
 use super::ast::{Kind, Literal, Node, Op};
-use super::fault::{Fault, Span};
-use super::lexer::{Lexeme, Token, lex};
+use super::cursor::Parser;
+use super::fault::{Fault, Span, nearest};
+use super::lexer::Token;
 
 /// Longest expression, in bytes.
-const SOURCE_MAX: usize = 65_536;
-/// Deepest nesting of parentheses, brackets and prefixes.
-const DEPTH_MAX: usize = 100;
+pub(super) const SOURCE_MAX: usize = 65_536;
 /// Tallest tree; a chain such as `a + b + c` grows by one with each link.
 const HEIGHT_MAX: u16 = 300;
 
+/// Words that stand between two values and mean the method of that name; `has` means `contains`.
+const INFIX: [&str; 5] = ["contains", "startsWith", "endsWith", "matches", "has"];
+
+/// A text that is one expression and nothing else.
 pub(crate) fn parse(source: &str) -> Result<Node, Fault> {
     if source.len() > SOURCE_MAX {
         let what = format!("the expression is longer than {SOURCE_MAX} bytes");
         return Err(Fault::new(Code::ExprLimit, Span::default(), what));
     }
-    let mut parser = Parser { lexemes: lex(source)?, at: 0, depth: 0 };
-    if matches!(parser.peek(), Token::End) {
+    let mut parser = Parser::new(source);
+    if let Some(fault) = parser.faults.drain(..).next() {
+        return Err(fault);
+    }
+    if parser.at_end() {
         return Err(Fault::new(Code::ExprSyntax, Span::default(), "the expression is empty")
             .hint("write a test, such as event.payload.price > 9"));
     }
-    let node = parser.expression()?;
+    // All of the text is the expression, as if it stood in brackets.
+    parser.brackets = 1;
+    let node = parser.nested()?;
     match parser.peek() {
         Token::End => Ok(node),
+        Token::Name(name) => {
+            let fault = parser.unexpected("an operator or the end");
+            Err(match nearest(name, INFIX).filter(|_| fault.hint.is_none()) {
+                Some(near) => fault.hint(format!("did you mean {near:?}?")),
+                None => fault,
+            })
+        }
         _ => Err(parser.unexpected("an operator or the end")),
     }
 }
 
-struct Parser {
-    lexemes: Vec<Lexeme>,
-    at: usize,
-    depth: usize,
-}
-
-impl Parser {
-    fn peek(&self) -> &Token {
-        &self.lexemes[self.at].token
+impl Parser<'_> {
+    /// One expression, as far as it goes; the token after it is the next one. After a fault the place is
+    /// where it was found, and the parser can go on from wherever the caller moves it to.
+    #[allow(dead_code, reason = "the declarations embed expressions")]
+    pub(crate) fn expression(&mut self) -> Result<Node, Fault> {
+        let (depth, brackets) = (self.depth, std::mem::take(&mut self.brackets));
+        let node = self.nested();
+        (self.depth, self.brackets) = (depth, brackets);
+        node
     }
 
-    fn span(&self) -> Span {
-        self.lexemes[self.at].span
-    }
-
-    /// Takes the next token; the end stays where it is.
-    fn take(&mut self) -> Lexeme {
-        let lexeme = self.lexemes[self.at].clone();
-        if self.at + 1 < self.lexemes.len() {
-            self.at += 1;
-        }
-        lexeme
-    }
-
-    fn accept(&mut self, sign: &str) -> bool {
-        let is = matches!(self.peek(), Token::Sign(s) if *s == sign);
-        if is {
-            self.take();
-        }
-        is
-    }
-
-    fn expect(&mut self, sign: &'static str) -> Result<Span, Fault> {
-        let span = self.span();
-        if self.accept(sign) { Ok(span) } else { Err(self.unexpected(&format!("{sign:?}"))) }
-    }
-
-    /// `test ? yes : no`, or anything tighter.
-    fn expression(&mut self) -> Result<Node, Fault> {
+    /// `test ? yes : no`, a lambda, or anything tighter.
+    pub(super) fn nested(&mut self) -> Result<Node, Fault> {
         self.deeper()?;
-        let test = self.any()?;
-        let node = if self.accept("?") {
-            let yes = self.any()?;
-            self.expect(":")?;
-            let no = self.expression()?;
-            let span = test.span.to(no.span);
-            let height = [&test, &yes, &no].map(|n| n.height).into_iter().max();
-            let kind = Kind::Choose { test: test.into(), yes: yes.into(), no: no.into() };
-            build(kind, span, height)?
-        } else {
-            test
+        let node = match self.lambda()? {
+            Some(node) => node,
+            None => self.choice()?,
         };
         self.depth -= 1;
         Ok(node)
     }
 
-    fn deeper(&mut self) -> Result<(), Fault> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            let what = format!("nested deeper than {DEPTH_MAX} levels");
-            return Err(Fault::new(Code::ExprLimit, self.span(), what).hint("split the expression"));
+    fn choice(&mut self) -> Result<Node, Fault> {
+        let test = self.any()?;
+        if !self.accept("?") {
+            return Ok(test);
         }
-        Ok(())
+        let yes = self.any()?;
+        self.expect(":")?;
+        let no = self.nested()?;
+        let span = test.span.to(no.span);
+        let height = [&test, &yes, &no].map(|n| n.height).into_iter().max();
+        build(Kind::Choose { test: test.into(), yes: yes.into(), no: no.into() }, span, height)
     }
 
     fn any(&mut self) -> Result<Node, Fault> {
@@ -108,11 +98,11 @@ impl Parser {
     fn chain(
         &mut self,
         sign: &str,
-        tighter: fn(&mut Parser) -> Result<Node, Fault>,
+        tighter: fn(&mut Self) -> Result<Node, Fault>,
         kind: fn(Vec<Node>) -> Kind,
     ) -> Result<Node, Fault> {
         let first = tighter(self)?;
-        if !matches!(self.peek(), Token::Sign(s) if *s == sign) {
+        if !self.at_sign(sign) {
             return Ok(first);
         }
         let mut nodes = vec![first];
@@ -127,19 +117,47 @@ impl Parser {
     /// Operators that bind at `tightness` or more.
     fn binary(&mut self, tightness: u8) -> Result<Node, Fault> {
         let mut left = self.prefix()?;
-        while let Some((op, binds)) = self.operator().filter(|(_, binds)| *binds >= tightness) {
+        loop {
+            if tightness == 0 && self.at_infix() {
+                left = self.infix(left)?;
+                continue;
+            }
+            let Some((op, binds)) = self.operator().filter(|(_, binds)| *binds >= tightness) else {
+                return Ok(left);
+            };
             self.take();
+            if op == Op::NotIn {
+                self.take();
+            }
             // `??` takes from the right, everything else from the left.
             let right = self.binary(if op == Op::Coalesce { binds } else { binds + 1 })?;
             let (span, height) = (left.span.to(right.span), left.height.max(right.height));
             left = build(Kind::Binary { op, left: left.into(), right: right.into() }, span, Some(height))?;
         }
-        Ok(left)
+    }
+
+    fn at_infix(&self) -> bool {
+        let word = matches!(self.peek(), Token::Name(name) if INFIX.contains(&name.as_str()));
+        word && self.goes_on()
+    }
+
+    /// `text contains part` for `text.contains(part)`.
+    fn infix(&mut self, left: Node) -> Result<Node, Fault> {
+        let (name, name_span) = self.expect_name("an operator")?;
+        let name = if name == "has" { "contains".to_owned() } else { name };
+        let right = self.binary(1)?;
+        let (span, height) = (left.span.to(right.span), left.height.max(right.height));
+        let kind = Kind::Call { receiver: Some(left.into()), name, name_span, args: vec![right] };
+        build(kind, span, Some(height))
     }
 
     fn operator(&self) -> Option<(Op, u8)> {
         Some(match self.peek() {
             Token::Name(name) if name == "in" => (Op::In, 0),
+            Token::Name(name) if name == "not" && self.goes_on() => match self.ahead(1) {
+                Token::Name(name) if name == "in" => (Op::NotIn, 0),
+                _ => return None,
+            },
             Token::Sign(sign) => match *sign {
                 "==" => (Op::Equal, 0),
                 "!=" => (Op::Unequal, 0),
@@ -159,6 +177,11 @@ impl Parser {
         })
     }
 
+    /// Whether the next token may go on with what stands before it although it could also begin something.
+    pub(super) fn goes_on(&self) -> bool {
+        self.brackets > 0 || !self.newline_before()
+    }
+
     fn prefix(&mut self) -> Result<Node, Fault> {
         let start = self.span();
         if self.accept("!") {
@@ -169,7 +192,7 @@ impl Parser {
         }
         // The least integer has no positive twin, so its sign is read with it.
         if matches!(self.peek(), Token::Int(n) if *n == 1 << 63) {
-            let span = start.to(self.take().span);
+            let span = start.to(self.take());
             return self.suffixes(leaf(Kind::Literal(Literal::Int(i64::MIN)), span));
         }
         self.prefixed(start, Kind::Negate)
@@ -182,186 +205,13 @@ impl Parser {
         let (span, height) = (start.to(of.span), of.height);
         build(kind(of.into()), span, Some(height))
     }
-
-    fn postfix(&mut self) -> Result<Node, Fault> {
-        let node = self.primary()?;
-        self.suffixes(node)
-    }
-
-    fn suffixes(&mut self, mut node: Node) -> Result<Node, Fault> {
-        loop {
-            if self.accept(".") {
-                node = self.member(node)?;
-            } else if self.accept("[") {
-                let at = self.expression()?;
-                let end = self.expect("]")?;
-                let (span, height) = (node.span.to(end), node.height.max(at.height));
-                node = build(Kind::Index { of: node.into(), at: at.into() }, span, Some(height))?;
-            } else {
-                return Ok(node);
-            }
-        }
-    }
-
-    fn member(&mut self, of: Node) -> Result<Node, Fault> {
-        let name_span = self.span();
-        let name = match self.peek() {
-            Token::Name(name) | Token::Quoted(name) => name.clone(),
-            _ => return Err(self.unexpected("a name after \".\"")),
-        };
-        self.take();
-        if matches!(self.peek(), Token::Sign("(")) {
-            return self.call(Some(of), name, name_span);
-        }
-        let (span, height) = (of.span.to(name_span), of.height);
-        build(Kind::Member { of: of.into(), name }, span, Some(height))
-    }
-
-    fn call(&mut self, receiver: Option<Node>, name: String, name_span: Span) -> Result<Node, Fault> {
-        self.expect("(")?;
-        let (args, end) = self.list(")")?;
-        let start = receiver.as_ref().map_or(name_span, |r| r.span);
-        let height = args.iter().chain(&receiver).map(|n| n.height).max();
-        build(Kind::Call { receiver: receiver.map(Box::new), name, name_span, args }, start.to(end), height)
-    }
-
-    /// Nodes split by commas, up to and with `close`; a comma may stand before it.
-    fn list(&mut self, close: &'static str) -> Result<(Vec<Node>, Span), Fault> {
-        let mut nodes = Vec::new();
-        loop {
-            let span = self.span();
-            if self.accept(close) {
-                return Ok((nodes, span));
-            }
-            if !nodes.is_empty() {
-                if !self.accept(",") {
-                    return Err(self.unexpected(&format!("\",\" or {close:?}")));
-                }
-                let span = self.span();
-                if self.accept(close) {
-                    return Ok((nodes, span));
-                }
-            }
-            nodes.push(self.expression()?);
-        }
-    }
-
-    fn primary(&mut self) -> Result<Node, Fault> {
-        let span = self.span();
-        let literal = |parser: &mut Parser, literal| {
-            parser.take();
-            Ok(leaf(Kind::Literal(literal), span))
-        };
-        match self.peek().clone() {
-            Token::Int(n) => {
-                let n = i64::try_from(n).map_err(|_| {
-                    Fault::new(Code::ExprOverflow, span, format!("the number {n} is out of range"))
-                })?;
-                literal(self, Literal::Int(n))
-            }
-            Token::Uint(n) => literal(self, Literal::Uint(n)),
-            Token::Double(n) => literal(self, Literal::Double(n)),
-            Token::Text(text) => literal(self, Literal::Text(text.into())),
-            Token::Bytes(bytes) => literal(self, Literal::Bytes(bytes.into())),
-            Token::Name(name) => match name.as_str() {
-                "true" => literal(self, Literal::Bool(true)),
-                "false" => literal(self, Literal::Bool(false)),
-                "null" => literal(self, Literal::Null),
-                "in" => Err(self.unexpected("a value")),
-                _ => self.name(name, span),
-            },
-            Token::Quoted(name) => self.name(name, span),
-            Token::Sign("(") => self.grouped(),
-            Token::Sign("[") => {
-                self.take();
-                let (nodes, end) = self.list("]")?;
-                let height = nodes.iter().map(|n| n.height).max();
-                build(Kind::List(nodes), span.to(end), height)
-            }
-            Token::Sign("{") => self.map(),
-            _ => Err(self.unexpected("a value")),
-        }
-    }
-
-    fn name(&mut self, name: String, span: Span) -> Result<Node, Fault> {
-        self.take();
-        if matches!(self.peek(), Token::Sign("(")) {
-            return self.call(None, name, span);
-        }
-        Ok(leaf(Kind::Name(name), span))
-    }
-
-    fn grouped(&mut self) -> Result<Node, Fault> {
-        let start = self.expect("(")?;
-        let mut node = self.expression()?;
-        let end = self.expect(")")?;
-        node.span = start.to(end);
-        Ok(node)
-    }
-
-    fn map(&mut self) -> Result<Node, Fault> {
-        let start = self.expect("{")?;
-        let mut pairs = Vec::new();
-        loop {
-            let span = self.span();
-            if self.accept("}") {
-                let height = pairs.iter().map(|(k, v): &(Node, Node)| k.height.max(v.height)).max();
-                return build(Kind::Map(pairs), start.to(span), height);
-            }
-            if !pairs.is_empty() && !self.accept(",") {
-                return Err(self.unexpected("\",\" or \"}\""));
-            }
-            if matches!(self.peek(), Token::Sign("}")) {
-                continue;
-            }
-            let key = self.key()?;
-            self.expect(":")?;
-            pairs.push((key, self.expression()?));
-        }
-    }
-
-    /// A bare name before `:` is its own text.
-    fn key(&mut self) -> Result<Node, Fault> {
-        let bare = match (self.peek(), self.lexemes.get(self.at + 1).map(|l| &l.token)) {
-            (Token::Name(name), Some(Token::Sign(":"))) => {
-                (!matches!(name.as_str(), "true" | "false" | "null")).then(|| name.clone())
-            }
-            _ => None,
-        };
-        match bare {
-            Some(name) => Ok(leaf(Kind::Literal(Literal::Text(name.into())), self.take().span)),
-            None => self.expression(),
-        }
-    }
-
-    fn unexpected(&self, wanted: &str) -> Fault {
-        let found = match self.peek() {
-            Token::End => "the end".to_owned(),
-            Token::Sign(sign) => format!("{sign:?}"),
-            Token::Name(name) | Token::Quoted(name) => format!("{name:?}"),
-            Token::Text(_) | Token::Bytes(_) => "a string".to_owned(),
-            Token::Int(_) | Token::Uint(_) | Token::Double(_) => "a number".to_owned(),
-        };
-        let fault = Fault::new(Code::ExprSyntax, self.span(), format!("expected {wanted}, found {found}"));
-        match self.peek() {
-            Token::Name(name) if name == "and" => fault.hint("write \"&&\""),
-            Token::Name(name) if name == "or" => fault.hint("write \"||\""),
-            Token::Name(name) if name == "not" => fault.hint("write \"!\""),
-            Token::Name(name)
-                if matches!(name.as_str(), "contains" | "startsWith" | "endsWith" | "matches") =>
-            {
-                fault.hint(format!("call it as a method: .{name}(…)"))
-            }
-            _ => fault,
-        }
-    }
 }
 
-fn leaf(kind: Kind, span: Span) -> Node {
+pub(super) fn leaf(kind: Kind, span: Span) -> Node {
     Node { kind, span, height: 1 }
 }
 
-fn build(kind: Kind, span: Span, below: Option<u16>) -> Result<Node, Fault> {
+pub(super) fn build(kind: Kind, span: Span, below: Option<u16>) -> Result<Node, Fault> {
     let height = below.unwrap_or(0) + 1;
     if height > HEIGHT_MAX {
         let what = format!("a chain of more than {HEIGHT_MAX} operators");

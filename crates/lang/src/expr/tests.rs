@@ -187,6 +187,67 @@ fn text_can_be_written_in_every_way_of_cel() {
 }
 
 #[test]
+fn a_line_break_ends_an_expression_unless_the_next_line_can_only_go_on() {
+    let read = |text: &str| {
+        let mut parser = cursor::Parser::new(text);
+        let node = parser.expression().unwrap();
+        (node.span.of(text).to_owned(), parser.span().of(text).to_owned())
+    };
+    let table = [
+        ("a\nb", "a", "b"),
+        ("a\n  && b\n  || c\nd", "a\n  && b\n  || c", "d"),
+        ("a\n - 1 x", "a\n - 1", "x"),
+        ("a\n.b()\n[1]", "a\n.b()", "["),
+        ("a\n(b)", "a", "("),
+        ("x ? 1\n : 2\nstep", "x ? 1\n : 2", "step"),
+        ("a\n in b\nhas c", "a\n in b", "has"),
+        ("!a.Empty() && b.Empty() { x }", "!a.Empty() && b.Empty()", "{"),
+        ("{ a: 1\n b.c\n d: [2\n, 3] }\n@x", "{ a: 1\n b.c\n d: [2\n, 3] }", "@"),
+        ("x => x.a\ny", "x => x.a", "y"),
+        ("a // why\n\n b", "a", "b"),
+        ("a /* why\n */ b", "a", "b"),
+        ("5m\n retry", "5m", "retry"),
+        ("a := b", "a", ":="),
+    ];
+    for (text, want, next) in table {
+        assert_eq!(read(text), (want.to_owned(), next.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn all_faults_of_a_file_are_kept_and_reading_goes_on() {
+    let source = "a $ b\n'open\nc # d 7q";
+    let mut parser = cursor::Parser::new(source);
+    let places: Vec<&str> = parser.faults.iter().map(|fault| fault.span.of(source)).collect();
+    assert_eq!(places, ["$", "'open", "#", "7q"]);
+    assert!(parser.expression().is_ok() && parser.expression().is_ok());
+    let deep = "(".repeat(200);
+    let mut parser = cursor::Parser::new(&deep);
+    assert!(parser.expression().is_err());
+    assert_eq!((parser.depth, parser.brackets), (0, 0), "a fault leaves the parser usable");
+}
+
+#[test]
+fn other_spellings_mean_the_same() {
+    check(&[
+        ("payload.name contains 'dg' && payload.name startsWith 'W' && payload.tags has 'a'", json!(true)),
+        ("'q' not in payload.tags && !('a' not in payload.tags)", json!(true)),
+        (
+            "{payload.n, topic, deep: {payload.x}}",
+            json!({"n": 5, "topic": "price.changed", "deep": {"x": 2.5}}),
+        ),
+        ("{a: 1\n b: 2}", json!({"a": 1, "b": 2})),
+        ("5m + 1h30m", json!("5700s")),
+        ("duration('5m') == 5m && 500ms < 1s", json!(true)),
+        ("when(payload.gone) { payload.n == 1 } && true", json!(true)),
+        ("when(payload.n) { payload.n == 1 } && true", json!(false)),
+        ("when(payload.gone) { true } || false", json!(false)),
+        ("payload.?n", json!(5)),
+        ("1 /* one */ + 2", json!(3)),
+    ]);
+}
+
+#[test]
 fn work_is_bounded() {
     let doubling = format!("['{}']{}", "x".repeat(1000), ".map(s, s + s)".repeat(60));
     let nested = "[1,2,3,4,5,6,7,8,9,10].all(a, ".repeat(6) + "true" + &")".repeat(6);

@@ -48,6 +48,7 @@ impl<'a> Val<'a> {
             Literal::Double(n) => Val::Number(Number::Double(*n)),
             Literal::Text(text) => Val::Text(Cow::Borrowed(text)),
             Literal::Bytes(bytes) => Val::Bytes(Cow::Borrowed(bytes)),
+            Literal::Duration(nanos) => Val::Duration(*nanos),
         }
     }
 
