@@ -9,14 +9,14 @@
 //! refused when compiled.
 
 mod arithmetic;
-mod ast;
+pub(crate) mod ast;
 mod compare;
 mod compile;
-mod cursor;
+pub(crate) mod cursor;
 mod eval;
-mod fault;
+pub(crate) mod fault;
 mod functions;
-mod lexer;
+pub(crate) mod lexer;
 mod literal;
 mod macros;
 mod parser;
