@@ -157,6 +157,15 @@ impl State {
         Ok(())
     }
 
+    /// Notes which ledger this is the state of, by the chain after its first line. It is no part of the dump.
+    pub fn set_origin(&self, origin: Chain) -> Result<()> {
+        let known: i32 = self.db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+        if known != short(origin) {
+            self.db.pragma_update(None, "application_id", short(origin))?;
+        }
+        Ok(())
+    }
+
     fn put_meta(&self, name: &str, value: &str) -> Result<()> {
         let mut put = self.db.prepare_cached(
             "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -209,6 +218,33 @@ pub fn read_only(path: &Path) -> Result<Connection> {
     };
     db.busy_timeout(Duration::from_secs(5))?;
     Ok(db)
+}
+
+/// What a state says of itself to somebody who does not open it.
+pub struct Peek {
+    pub applied: Head,
+    /// See [`State::set_origin`]; 0 while it is not known.
+    pub origin: i32,
+}
+
+/// `None` when there is no state, or none that can be read.
+pub fn peek(path: &Path) -> Option<Peek> {
+    let db = path.exists().then(|| read_only(path).ok())??;
+    let meta = |name: &str| -> Option<String> {
+        db.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0)).ok()
+    };
+    let applied =
+        Head { position: meta("applied_position")?.parse().ok()?, chain: Chain::parse(&meta("chain")?)? };
+    Some(Peek { applied, origin: db.query_row("PRAGMA application_id", [], |row| row.get(0)).ok()? })
+}
+
+/// A chain as a state keeps it in the header of its file: enough to tell two ledgers apart, never 0.
+pub fn short(origin: Chain) -> i32 {
+    let [a, b, c, d, ..] = origin.0;
+    match i32::from_be_bytes([a, b, c, d]) {
+        0 => 1,
+        some => some,
+    }
 }
 
 /// Copies a whole database as `from` sees it now.

@@ -9,6 +9,7 @@ mod hand_on;
 mod open;
 mod publish;
 mod search;
+pub(crate) mod witness;
 
 use std::collections::BTreeSet;
 use std::future::Future;

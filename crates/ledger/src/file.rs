@@ -30,10 +30,12 @@ use model::Position;
 use crate::disk::{Access, Disk};
 use crate::erase::{self, Erased};
 use crate::fault;
+use crate::witness::Witness;
 use crate::{AppendError, Batch, Error, Head, Ledger, Reader, Segment, Trimmed};
 use headroom::Headroom;
 use prefill::{Filled, Filler};
 use reader::{FileReader, Shared};
+use recovery::Known;
 
 pub use prefill::Prefill;
 pub use recovery::{Opened, Torn};
@@ -93,13 +95,24 @@ impl FileLedger {
         // Empty, it has nothing to sync but its name.
         disk.open(&path, Access::Create).map_err(Error::io("create", &path))?;
         finish_aside(disk.as_ref(), &aside, dir)?;
-        let found = recovery::recover(disk.as_ref(), dir, true)?;
+        let found = recovery::recover(disk.as_ref(), dir, Known::Made)?;
         FileLedger::begin_on(disk, dir, options, found).map(|(ledger, _)| ledger)
     }
 
     /// Opens a ledger, mending what a crash left. Refuses one whose committed data is damaged.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: Options) -> Result<(FileLedger, Opened), Error> {
-        let found = recovery::recover(disk.as_ref(), dir, false)?;
+        let found = recovery::recover(disk.as_ref(), dir, Known::Nothing)?;
+        FileLedger::begin_on(disk, dir, options, found)
+    }
+
+    /// As [`FileLedger::open`], but refuses a ledger that lacks what the witness saw.
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: Options,
+        witness: &Witness,
+    ) -> Result<(FileLedger, Opened), Error> {
+        let found = recovery::recover(disk.as_ref(), dir, Known::AtLeast(witness))?;
         FileLedger::begin_on(disk, dir, options, found)
     }
 

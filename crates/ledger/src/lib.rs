@@ -35,6 +35,7 @@ mod line;
 mod memory;
 mod salvage;
 mod verify;
+mod witness;
 
 use model::Position;
 
@@ -47,6 +48,7 @@ pub use line::{Bad, BodyRef, Json, Line, RecordRef, Records, check, lines, parse
 pub use memory::{MemoryFaults, MemoryLedger};
 pub use salvage::{Salvaged, salvage};
 pub use verify::{Finding, FindingKind, Report, verify};
+pub use witness::{Witness, origin};
 
 /// The kind of the record that ends a clean stop.
 pub const CLOSED: &str = "ledger.closed";

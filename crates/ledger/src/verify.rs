@@ -30,6 +30,9 @@ pub struct Report {
     /// How many bodies are erased.
     pub erased: u64,
     pub problems: Vec<Finding>,
+    /// Of a torn tail: how many records the one line that was cut short may have held.
+    #[serde(skip)]
+    pub cut_records: u64,
 }
 
 impl Report {
@@ -107,6 +110,7 @@ struct Doubt {
     report: Report,
     head: Chain,
     finding: Finding,
+    cut_records: u64,
 }
 
 #[derive(Deserialize)]
@@ -120,7 +124,17 @@ impl Walk {
         let first = segments[0].first;
         let head = String::new();
         let (segments, last, problems) = (segments.len(), first - 1, Vec::new());
-        let report = Report { segments, commits: 0, records: 0, first, last, head, erased: 0, problems };
+        let report = Report {
+            segments,
+            commits: 0,
+            records: 0,
+            first,
+            last,
+            head,
+            erased: 0,
+            problems,
+            cut_records: 0,
+        };
         Walk {
             report,
             head: Chain::ZERO,
@@ -150,8 +164,10 @@ impl Walk {
     }
 
     fn take(&mut self, offset: u64, bytes: &[u8]) {
-        if let Some(doubt) = &self.doubt {
-            self.settle(walk::claim(bytes, doubt.position));
+        if let Some(doubt) = &mut self.doubt {
+            doubt.cut_records = 0;
+            let claimed = walk::claim(bytes, doubt.position);
+            self.settle(claimed);
         }
         if let Some(first) = peek_position(bytes) {
             self.find_way(first);
@@ -184,8 +200,11 @@ impl Walk {
         };
         let position = self.expected;
         let finding = Finding { kind, file: self.path.clone(), offset, position, message: bad.to_string() };
-        if self.doubt.is_none() && self.report.problems.is_empty() {
-            self.doubt = Some(Doubt { position, report: self.report.clone(), head: self.head, finding });
+        let foreign = walk::has_foreign_end(bytes, position, self.chain);
+        if self.doubt.is_none() && self.report.problems.is_empty() && !foreign {
+            let cut_records = walk::cut_records(bytes, position);
+            let (report, head) = (self.report.clone(), self.head);
+            self.doubt = Some(Doubt { position, report, head, finding, cut_records });
             self.settle(walk::claim(bytes, position));
         } else {
             self.push(finding);
@@ -236,6 +255,7 @@ impl Walk {
         if let Some(doubt) = self.doubt.take() {
             (self.report, self.head) = (doubt.report, doubt.head);
             self.expected = doubt.position;
+            self.report.cut_records = doubt.cut_records;
             let kind = if mark.is_some() { doubt.finding.kind } else { FindingKind::TornTail };
             self.report.problems.push(Finding { kind, ..doubt.finding });
         }

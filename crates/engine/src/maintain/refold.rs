@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use ledger::Head;
-use model::{Position, Problem};
+use model::{Code, Position, Problem};
 
 use super::{broken, files, snapshot};
 use crate::apply::apply;
@@ -21,11 +21,33 @@ pub enum Compared {
 pub fn copy(dir: &Path) -> Option<Result<State, Problem>> {
     let path = dir.join("state.db");
     path.exists().then(|| {
-        if state::is_newer(&path).map_err(broken)? {
-            return Err(Problem::new(model::Code::StoreNewer, "it was written by a newer version"));
-        }
+        not_newer(&path)?;
         State::copy_of(&path).map_err(broken)
     })
+}
+
+fn not_newer(path: &Path) -> Result<(), Problem> {
+    match state::is_newer(path).map_err(broken)? {
+        true => Err(Problem::new(Code::StoreNewer, "it was written by a newer version")),
+        false => Ok(()),
+    }
+}
+
+/// Whether the next start would get at a state without having a `state.db` to compare with. With `last`, all up to
+/// there is folded as that start would fold it.
+pub fn opens(dir: &Path, first: Position, last: Option<Position>) -> Result<(), Problem> {
+    let path = dir.join("state.db");
+    if path.exists() {
+        return not_newer(&path);
+    }
+    let Some(mut fresh) = ground(dir, first, last.unwrap_or(Position::MAX))? else {
+        let detail = "it is gone, and no snapshot fits the trimmed ledger";
+        return Err(Problem::new(Code::StoreCorrupt, detail));
+    };
+    match last {
+        Some(position) => fold_files(dir, &mut fresh, Head { position, ..Head::EMPTY }).map(|_| ()),
+        None => Ok(()),
+    }
 }
 
 /// Folds up to where `known` stands and compares. `first`: the first position the ledger keeps.

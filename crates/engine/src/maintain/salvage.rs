@@ -6,7 +6,7 @@ use ledger::disk::OsDisk;
 use model::{Position, Problem};
 use serde_json::{Value, json};
 
-use super::files;
+use super::{files, snapshot};
 use crate::read;
 
 /// What was saved, tenant by tenant.
@@ -64,14 +64,17 @@ fn salvage_tenant(tenant: String, dir: &Path, to: &Path) -> Result<SalvagedTenan
     let saved = match copied {
         Ok(saved) => saved,
         // Nothing of it is left; what can be saved of the others still is.
-        Err(ledger::Error::Missing { .. }) => {
-            let (head, stopped) = (String::new(), Some("there is no ledger".to_owned()));
+        Err(error @ (ledger::Error::Missing { .. } | ledger::Error::Corrupt { .. })) => {
+            let (head, stopped) = (String::new(), Some(error.to_string()));
             return Ok(SalvagedTenant { tenant, commits: 0, records: 0, last: 0, head, stopped });
         }
         Err(error) => return Err(read::problem(error)),
     };
-    // A trimmed ledger is folded on top of one of these; those that do not fit what was saved are passed over.
+    // A trimmed ledger is folded on top of one of these. One beyond what was saved would say that the copy lacks lines.
     files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
+    for (path, _) in snapshot::placed(to).into_iter().filter(|(_, at)| *at > saved.head.position) {
+        files::remove(&path)?;
+    }
     Ok(SalvagedTenant {
         tenant,
         commits: saved.commits,

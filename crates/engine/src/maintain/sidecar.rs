@@ -105,6 +105,13 @@ pub(super) fn drop_below(tenant: &Tenant, first: Position) -> Result<(), Problem
     Ok(())
 }
 
+/// The newest sidecar of a tenant's directory and the first position of its segment, which is sealed and so durable.
+pub fn newest(dir: &std::path::Path) -> Option<(PathBuf, Position)> {
+    let path = files::list(&dir.join("sidecars")).into_iter().rfind(|path| files::ends_with(path, "idx"))?;
+    let first = path.file_stem()?.to_str()?.parse().ok()?;
+    Some((path, first))
+}
+
 fn path_of(dir: &std::path::Path, first: Position) -> PathBuf {
     dir.join(format!("{first:020}.idx"))
 }

@@ -31,8 +31,13 @@ pub fn newest_first(dir: &Path) -> Vec<PathBuf> {
 
 /// Positions of the snapshots that are there, newest first.
 pub fn positions(dir: &Path) -> Vec<Position> {
-    let found = newest_first(dir);
-    found.iter().filter_map(|path| path.file_stem()?.to_str()?.parse().ok()).collect()
+    placed(dir).into_iter().map(|(_, position)| position).collect()
+}
+
+/// The snapshots and their positions, newest first.
+pub fn placed(dir: &Path) -> Vec<(PathBuf, Position)> {
+    let place = |path: PathBuf| Some((path.clone(), path.file_stem()?.to_str()?.parse().ok()?));
+    newest_first(dir).into_iter().filter_map(place).collect()
 }
 
 /// Takes a snapshot of the state as it is now and records it; its position.

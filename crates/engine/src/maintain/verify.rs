@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::files;
 use super::refold::{self, Compared};
+use crate::tenant::witness;
 
 /// Beside a running writer a line may be read while it is written or erased; then it is read again.
 const TRIES: usize = 3;
@@ -90,7 +91,7 @@ fn ledger_bytes(dir: &Path) -> u64 {
     segments.iter().filter(|path| files::ends_with(path, "jsonl")).map(|path| files::size(path)).sum()
 }
 
-/// `None` for a folder that never was a tenant: a crash came before its ledger was there.
+/// `None` for a folder that never was a tenant: a crash came before its ledger was there, and it is empty or nearly.
 fn verify_tenant(
     data: &Path,
     name: &str,
@@ -98,7 +99,7 @@ fn verify_tenant(
     quick: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Option<TenantReport> {
-    if !dir.join("ledger").exists() && !dir.join("state.db").exists() {
+    if dir.is_dir() && !dir.join("ledger").exists() && !dir.join("state.db").exists() {
         return None;
     }
     for _ in 1..TRIES {
@@ -116,20 +117,27 @@ fn verify_tenant(
 /// The state is copied first: whatever it has applied is then in the ledger that is read after it.
 fn look_once(name: &str, dir: &Path, quick: bool, progress: &mut dyn FnMut(u64, u64)) -> TenantReport {
     let copy = if quick { None } else { refold::copy(dir) };
-    let ledger = ledger::verify(&OsDisk, &dir.join("ledger"), progress)
+    let witness = witness::find(&OsDisk, dir);
+    let mut ledger = ledger::verify(&OsDisk, &dir.join("ledger"), progress)
         .unwrap_or_else(|error| unreadable(&dir.join("ledger"), &error));
+    witness.inspect(|witness| witness.testify(&dir.join("ledger"), &mut ledger));
     let sound = ledger.is_ok();
     let mut report = TenantReport { tenant: name.to_owned(), ledger, state: "skipped", problems: Vec::new() };
-    let Some(copy) = copy.filter(|_| sound) else { return report };
-    // A line that was cut short had been applied: the next start discards such a state and folds again. No fault of it.
+    if !sound {
+        return report;
+    }
+    let Some(copy) = copy else {
+        let last = report.ledger.last;
+        let found = refold::opens(dir, report.ledger.first, (!quick).then_some(last));
+        report.problems.extend(found.err().map(|error| state_problem(dir, last, error.detail().to_owned())));
+        return report;
+    };
+    // The line that was cut short had been applied: the next start discards such a state and folds again.
     let torn = report.ledger.problems.iter().any(|finding| finding.kind == FindingKind::TornTail);
     if torn && copy.as_ref().is_ok_and(|state| state.applied.position > report.ledger.last) {
         return report;
     }
-    let file = dir.join("state.db").display().to_string();
-    let mut problem = |position, message| {
-        report.problems.push(StateProblem { kind: "state", file: file.clone(), position, message });
-    };
+    let mut problem = |position, message| report.problems.push(state_problem(dir, position, message));
     match copy.and_then(|copy| refold::compare(dir, &copy, report.ledger.first)) {
         Ok(Compared::Equal) => report.state = "equal",
         Ok(Compared::Differs { position, message }) => {
@@ -144,6 +152,11 @@ fn look_once(name: &str, dir: &Path, quick: bool, progress: &mut dyn FnMut(u64, 
     report
 }
 
+fn state_problem(dir: &Path, position: Position, message: String) -> StateProblem {
+    let file = dir.join("state.db").display().to_string();
+    StateProblem { kind: "state", file, position, message }
+}
+
 /// A ledger that cannot even be walked, in the words of one that was.
 fn unreadable(dir: &Path, error: &ledger::Error) -> ledger::Report {
     let message = error.to_string();
@@ -151,5 +164,15 @@ fn unreadable(dir: &Path, error: &ledger::Error) -> ledger::Report {
         Finding { kind: FindingKind::Corrupt, file: dir.to_path_buf(), offset: 0, position: 0, message };
     let head = ledger::Chain::ZERO.to_string();
     let problems = vec![finding];
-    ledger::Report { segments: 0, commits: 0, records: 0, first: 0, last: 0, head, erased: 0, problems }
+    ledger::Report {
+        segments: 0,
+        commits: 0,
+        records: 0,
+        first: 0,
+        last: 0,
+        head,
+        erased: 0,
+        problems,
+        cut_records: 0,
+    }
 }

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use ledger::disk::Disk;
-use ledger::{FileLedger, Head, Ledger, Opened};
+use ledger::{FileLedger, Head, Ledger, Opened, Witness};
 use model::event::{Content, Envelope, Event};
 use model::record::Record;
 use model::{Code, Problem};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::{Inner, Surroundings, Tenant, closing};
+use super::{Inner, Surroundings, Tenant, closing, witness};
 use crate::admit::{Admitter, Layer};
 use crate::command::Command;
 use crate::deliver::{Registry, lock};
@@ -112,7 +112,7 @@ impl Tenant {
                 file,
                 offset = torn.offset,
                 bytes = torn.bytes,
-                "the last write was cut short by a crash; nothing in it was acknowledged, it was blanked"
+                "the last line was cut short, as by a crash; it was blanked"
             );
             let (position, offset, bytes) = (torn.position, torn.offset, torn.bytes);
             records.push(Record::LedgerTruncated { position, file, offset, bytes });
@@ -163,6 +163,7 @@ impl Tenant {
         let broken = |Fatal(problem): Fatal| problem;
         writer.settle().map_err(broken)?;
         writer.ledger.close().map_err(|error| Problem::new(Code::StorageFailed, error.to_string()))?;
+        note_origin(writer.ledger.as_ref(), &writer.state)?;
         writer.state.checkpoint().map_err(|fault| broken(fault.into()))?;
         lock(&self.0.readers).clear();
         self.0.seen.send_replace(self.head());
@@ -180,7 +181,7 @@ fn open_home(home: Home) -> Result<Opened4, Problem> {
             Ok((ledger, opened, state, None))
         }
         Home::Directory { disk, dir, options } => {
-            let (ledger, opened) = open_ledger(disk, &dir.join("ledger"), options)?;
+            let (ledger, opened) = open_ledger(disk, &dir, options)?;
             let ledger: Box<dyn Ledger> = Box::new(ledger);
             let state = open_state(ledger.as_ref(), &dir)?;
             Ok((ledger, opened, state, Some(dir)))
@@ -193,12 +194,25 @@ fn open_ledger(
     dir: &Path,
     options: ledger::Options,
 ) -> Result<(FileLedger, Opened), Problem> {
-    match FileLedger::open(disk.clone(), dir, options) {
-        Err(ledger::Error::Missing { .. }) => {
-            let ledger = FileLedger::create(disk, dir, options).map_err(read::problem)?;
+    let (witness, dir) = (witness::find(disk.as_ref(), dir), dir.join("ledger"));
+    let found = match &witness {
+        Some(witness) => FileLedger::open_with(disk.clone(), &dir, options, witness),
+        None => FileLedger::open(disk.clone(), &dir, options),
+    };
+    match (found, witness.filter(|witness| witness.position > 0)) {
+        (Err(ledger::Error::Missing { dir }), Some(Witness { position, who })) => {
+            let detail = format!(
+                "there is no ledger in \"{}\", but \"{who}\" shows that it reached position {position}",
+                dir.display()
+            );
+            Err(Problem::new(Code::StoreCorrupt, detail)
+                .hint("restore a backup; remove the whole tenant's folder to begin anew"))
+        }
+        (Err(ledger::Error::Missing { .. }), None) => {
+            let ledger = FileLedger::create(disk, &dir, options).map_err(read::problem)?;
             Ok((ledger, Opened { clean: true, ..Opened::default() }))
         }
-        opened => opened.map_err(read::problem),
+        (found, _) => found.map_err(read::problem),
     }
 }
 
@@ -231,8 +245,18 @@ fn open_state(ledger: &dyn Ledger, dir: &Path) -> Result<State, Problem> {
         }
     };
     fold(ledger, &mut state)?;
+    note_origin(ledger, &state)?;
     state.checkpoint().map_err(broken)?;
     Ok(state)
+}
+
+/// Which ledger a state belongs to, said while its first line is there to tell.
+fn note_origin(ledger: &dyn Ledger, state: &State) -> Result<(), Problem> {
+    if ledger.first() != 1 || state.applied == Head::EMPTY {
+        return Ok(());
+    }
+    let origin = ledger::head_at(ledger.reader().as_mut(), 1).map_err(read::problem)?;
+    state.set_origin(origin.chain).map_err(broken)
 }
 
 /// Whether the state's position and chain are in this ledger.

@@ -10,3 +10,4 @@ mod restart;
 mod rig;
 mod temp;
 mod traps;
+mod witness;

@@ -10,6 +10,9 @@
 //!     otherwise                                       → torn tail: blank it, say so
 //! ```
 //!
+//! A witness outside the lines (`witness`) may know that more was durable than is here. Then only the one line that was
+//! cut short can be a torn tail; when more than that is missing, the ledger has lost committed data.
+//!
 //! After an unclean stop every line above the last `s` is written again in place and synced: what was read
 //! may stand in the page cache only, left there by a sync that failed.
 
@@ -20,6 +23,7 @@ use model::Position;
 
 use super::{marker, parent_of, segment, walk};
 use crate::disk::{self, Access, Disk, File};
+use crate::witness::Witness;
 use crate::{Bad, CLOSED, Chain, Error, Head, Segment, erase};
 
 /// What opening found.
@@ -56,8 +60,16 @@ pub(crate) struct Recovered {
     pub headroom: bool,
 }
 
-/// `made`: the directory was made durable just now, by this process.
-pub(crate) fn recover(disk: &dyn Disk, dir: &Path, made: bool) -> Result<Recovered, Error> {
+/// Who says how much must be there.
+#[derive(Clone, Copy)]
+pub(crate) enum Known<'a> {
+    /// The directory was made durable just now, by this process.
+    Made,
+    Nothing,
+    AtLeast(&'a Witness),
+}
+
+pub(crate) fn recover(disk: &dyn Disk, dir: &Path, known: Known<'_>) -> Result<Recovered, Error> {
     let listing = segment::list(disk, dir)?;
     if listing.has(segment::JOURNAL) {
         erase::finish(disk, dir)?;
@@ -69,10 +81,13 @@ pub(crate) fn recover(disk: &dyn Disk, dir: &Path, made: bool) -> Result<Recover
     let before = head_before(disk, dir, &listing.segments)?;
     let scanned = scan(&file, &path, active.first, before)?;
     let head = scanned.head;
+    if let Known::AtLeast(witness) = known {
+        scanned.satisfy(witness, &path)?;
+    }
     let mut opened = Opened { clean: scanned.closed && scanned.torn.is_none(), ..Opened::default() };
     match mark {
         Some(mark) => fits_mark(&scanned, mark, &path)?,
-        None if made => {}
+        None if matches!(known, Known::Made) => {}
         None => {
             make_durable(file.as_ref(), &path, &scanned, &mut opened)?;
             // A name may stand in the cache only, too: the active segment's, and the directory's own.
@@ -140,11 +155,25 @@ struct Scanned {
     synced: Position,
     closed: bool,
     torn: Option<Torn>,
+    /// How many records the line that was cut short may have held, when that one line is all that is bad.
+    cut_records: u64,
+}
+
+impl Scanned {
+    /// Refuses a ledger that lacks more than one cut line of what the witness saw.
+    fn satisfy(&self, witness: &Witness, path: &Path) -> Result<(), Error> {
+        let last = self.head.position;
+        if witness.position <= last + self.cut_records {
+            return Ok(());
+        }
+        let offset = self.torn.as_ref().map_or(self.end, |torn| torn.offset);
+        Err(corrupt(path, offset, last + 1, witness.accuse(last)))
+    }
 }
 
 fn scan(file: &Arc<dyn File>, path: &Path, first: Position, before: Before) -> Result<Scanned, Error> {
     let head = Head { position: before.position, chain: before.chain.unwrap_or(Chain::ZERO) };
-    let mut found = Scanned { head, end: 0, synced: first - 1, closed: false, torn: None };
+    let mut found = Scanned { head, end: 0, synced: first - 1, closed: false, torn: None, cut_records: 0 };
     let mut prev = before.chain;
     let mut pieces = walk::Pieces::of(file.clone(), path, 0);
     while let Some(piece) = pieces.next()? {
@@ -157,9 +186,19 @@ fn scan(file: &Arc<dyn File>, path: &Path, first: Position, before: Before) -> R
                 prev = Some(line.chain);
             }
             Err(bad) => {
-                let claimed = walk::claim(piece.bytes, found.head.position + 1);
+                let due = found.head.position + 1;
+                if walk::has_foreign_end(piece.bytes, due, prev) {
+                    let what = "the lines end in CR LF: another program has written to this file".into();
+                    return Err(corrupt(path, piece.offset, due, what));
+                }
+                let claimed = walk::claim(piece.bytes, due);
+                let cut_records = walk::cut_records(piece.bytes, due);
                 let (offset, end) = (piece.offset, piece.offset + piece.bytes.len() as u64);
-                found.torn = Some(tail(&mut pieces, &found, (offset, end, claimed), bad)?);
+                let torn = tail(&mut pieces, &found, (offset, end, claimed), bad)?;
+                if offset + torn.bytes == end {
+                    found.cut_records = cut_records;
+                }
+                found.torn = Some(torn);
                 break;
             }
         }

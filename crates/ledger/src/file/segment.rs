@@ -58,6 +58,11 @@ pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Listing, Error> {
             None => listing.others.push(entry.name),
         }
     }
+    if listing.segments.is_empty() {
+        // A ledger is made aside and renamed in with its first segment: one without has lost it.
+        let (file, what) = (dir.to_path_buf(), "there is no segment in it".to_owned());
+        return Err(Error::Corrupt { file, offset: 0, position: 1, what });
+    }
     listing.segments.sort_by_key(|segment| segment.first);
-    if listing.segments.is_empty() { Err(missing()) } else { Ok(listing) }
+    Ok(listing)
 }

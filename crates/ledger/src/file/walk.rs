@@ -106,6 +106,21 @@ pub(crate) fn judge(bytes: &[u8], expected: Position, prev: Option<Chain>) -> Re
     line.bad_body().map_or(Ok(line), |position| Err(Bad::Body { position }))
 }
 
+/// Whether a piece is the line that is due but for a carriage return at its end: no crash writes that.
+pub(crate) fn has_foreign_end(bytes: &[u8], expected: Position, prev: Option<Chain>) -> bool {
+    let Some(line) = bytes.strip_suffix(b"\r\n") else { return false };
+    judge(&[line, b"\n"].concat(), expected, prev).is_ok()
+}
+
+/// How many records a line that was cut short, or hit in one place, may have held; 0 for what is no such line.
+pub(crate) fn cut_records(bytes: &[u8], due: Position) -> u64 {
+    let begin = format!("{{\"p\":{due},\"t\":\"");
+    let len = begin.len().min(bytes.len());
+    let differing = begin.as_bytes()[..len].iter().zip(bytes).filter(|(due, found)| due != found).count();
+    let records = memchr::memmem::find_iter(bytes, b"{\"k\":").count() as u64;
+    if differing <= 1 { records.max(1) } else { 0 }
+}
+
 /// The highest position that a piece at or behind the first bad place, where `due` was expected, says was
 /// durable.
 ///
@@ -113,6 +128,8 @@ pub(crate) fn judge(bytes: &[u8], expected: Position, prev: Option<Chain>) -> Re
 /// together; the second one still counts. Text that a user wrote cannot stand for a line: it lies inside a
 /// body, and the piece does not end where that text does.
 pub(crate) fn claim(bytes: &[u8], due: Position) -> Position {
+    // Line ends that another program rewrote do not silence a line.
+    let bytes = bytes.trim_ascii_end();
     let starts = memchr::memmem::find_iter(bytes, b"{\"p\":");
     let lines = starts.filter_map(|at| parse(&bytes[at..]).ok());
     let knowing = lines.filter(|line| line.first > due && line.synced < line.first);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ledger::disk::{Disk, SimDisk};
-use ledger::{CLOSED, Error, FileLedger, FindingKind, Ledger, Opened};
+use ledger::{CLOSED, Error, FileLedger, FindingKind, Ledger, Opened, Witness};
 
 use crate::fixture::{self, DIR, SMALL, append, batch, contents, one, segment};
 
@@ -226,4 +226,57 @@ fn a_line_that_a_user_wrote_is_no_claim() {
     })
     .unwrap();
     assert_eq!(open(&disk).unwrap().1.torn.unwrap().position, 2);
+}
+
+#[test]
+fn lines_that_another_program_ended_in_cr_lf_are_damage() {
+    let (sim, disk, bytes) = killed();
+    let text = String::from_utf8(bytes).unwrap();
+    let one_line = &text[..=text.find('\n').unwrap()];
+    for text in [&text, one_line] {
+        put(&sim, text.replace('\n', "\r\n").as_bytes());
+        let found = open(&disk);
+        let corrupt = |error: &Error| matches!(error, Error::Corrupt { offset: 0, position: 1, .. });
+        assert!(found.as_ref().is_err_and(corrupt), "{:?}", found.err());
+        assert!(!verify(disk.as_ref()).is_ok());
+        assert_eq!(
+            sim.contents(&segment(1)).unwrap(),
+            text.replace('\n', "\r\n").as_bytes(),
+            "nothing is cut"
+        );
+    }
+}
+
+#[test]
+fn only_one_cut_line_is_a_torn_tail_to_a_witness() {
+    let (sim, disk, bytes) = killed();
+    let witness = Witness { position: 5, who: "state.db".into() };
+    let starts: Vec<usize> =
+        [0].into_iter().chain((0..bytes.len()).filter(|i| bytes[*i] == b'\n').map(|i| i + 1)).collect();
+    let last = starts[starts.len() - 2];
+    for len in 0..bytes.len() {
+        put(&sim, &bytes[..len]);
+        let mut report = verify(disk.as_ref());
+        witness.testify(Path::new(DIR), &mut report);
+        let opened = FileLedger::open_with(disk.clone(), Path::new(DIR), SMALL, &witness);
+        assert_eq!(opened.is_ok(), len > last, "{len}: {:?}", opened.err());
+        assert_eq!(report.is_ok(), len > last, "{len}: {report:?}");
+        if let Err(error) = opened {
+            assert!(error.to_string().contains("\"state.db\" shows that position 5 was durable"), "{error}");
+            assert_eq!(sim.contents(&segment(1)).unwrap(), &bytes[..len], "nothing is cut");
+        }
+    }
+    put(&sim, &vec![0; bytes.len()]);
+    assert!(FileLedger::open_with(disk.clone(), Path::new(DIR), SMALL, &witness).is_err());
+    put(&sim, &bytes);
+    assert_eq!(FileLedger::open_with(disk, Path::new(DIR), SMALL, &witness).unwrap().0.head().position, 5);
+}
+
+#[test]
+fn a_ledger_without_a_segment_is_damaged_not_absent() {
+    let (sim, disk, _) = killed();
+    disk.remove(&segment(1)).unwrap();
+    sim.kill();
+    assert!(matches!(open(&disk), Err(Error::Corrupt { .. })));
+    assert!(ledger::verify(disk.as_ref(), Path::new(DIR), &mut |_, _| {}).is_err());
 }
