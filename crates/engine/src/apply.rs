@@ -38,7 +38,11 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
             state.format = *format;
             Ok(())
         }
-        Record::LedgerClosed | Record::LedgerTruncated { .. } => Ok(()),
+        Record::LedgerClosed => {
+            state.nobody_is_out();
+            Ok(())
+        }
+        Record::LedgerTruncated { .. } => Ok(()),
         group => apply_to_group(state, place, group),
     }
 }
@@ -87,6 +91,7 @@ fn apply_to_group(state: &mut State, place: Place, record: &Record) -> Result<()
             let Some(group) = state.group_mut(&moved.group) else { return Ok(()) };
             group.raise_floor(moved.floor);
             group.delivered_to = group.delivered_to.max(moved.delivered_to);
+            group.alone = moved.alone;
             group.processed += moved.acked;
             if moved.acked > 0 {
                 group.last_moved_at = Some(place.time);
@@ -96,6 +101,8 @@ fn apply_to_group(state: &mut State, place: Place, record: &Record) -> Result<()
         Record::GroupFailed(failed) => {
             let Some(group) = state.group_mut(&failed.group) else { return Ok(()) };
             let delay_ms = failed.until.since(place.time).as_millis() as u64;
+            // It was answered for.
+            group.alone = Some(group.alone).filter(|alone| *alone != failed.position).unwrap_or(0);
             let (failures, until, error) = (failed.failures, failed.until, failed.error.clone());
             group.failures.insert(failed.position, Failure { failures, until, delay_ms, error });
             Ok(())
@@ -127,6 +134,8 @@ fn steer(state: &mut State, place: Place, record: &Record) -> Result<()> {
             group.crashes.clear();
             group.failures.clear();
             group.redriven.clear();
+            group.convicted.clear();
+            group.alone = 0;
         }
         Record::GroupPaused { group: name, paused } => {
             let Some(group) = state.group_mut(name) else { return Ok(()) };
@@ -143,7 +152,7 @@ fn steer(state: &mut State, place: Place, record: &Record) -> Result<()> {
         }
         Record::GroupCrashed { group: name, through } => {
             let Some(group) = state.group_mut(name) else { return Ok(()) };
-            group.crashes.push(*through);
+            group.crash(*through);
         }
         _ => {}
     }

@@ -15,7 +15,6 @@ pub enum Command {
     /// All or none become true, in one commit.
     Publish {
         events: Vec<Prepared>,
-        outside: bool,
     },
     PutGroup {
         name: String,
@@ -75,6 +74,8 @@ pub struct Failing {
     pub error: Option<String>,
     /// The event's ordering key, for groups that park keys.
     pub key: Option<String>,
+    /// Which delivery of the event it was.
+    pub serial: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -63,17 +63,14 @@ impl From<Fault> for Refusal {
 
 pub fn decide(state: &State, command: Command, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
     match command {
-        Command::Publish { events, .. } => publish::publish(state, events, ground),
+        Command::Publish { events } => publish::publish(state, events, ground),
         Command::AdmitDue => publish::admit_due(state, ground),
         Command::PutGroup { name, definition, floor } => group::put(state, name, definition, floor, ground),
         Command::DeleteGroup { name } => {
             group::known(state, &name)?;
             Ok(one(Record::GroupDeleted { group: name }, ground))
         }
-        Command::Seek { name, floor } => {
-            group::known(state, &name)?;
-            Ok(one(Record::GroupSeeked { group: name, floor }, ground))
-        }
+        Command::Seek { name, floor } => group::seek(state, name, floor, ground),
         Command::Pause { name, paused } => group::pause(state, name, paused, ground),
         Command::Unhalt { name } => group::unhalt(state, name, ground),
         Command::Move { moved, since, sync } => group::moved(state, moved, since, sync, ground),

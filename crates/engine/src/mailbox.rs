@@ -72,7 +72,7 @@ impl Mailbox {
 /// Publishes are told apart by their actor; everything else keeps the engine going and counts as one.
 fn source_of(command: &Command) -> u64 {
     let mut hasher = DefaultHasher::new();
-    if let Command::Publish { events, .. } = command {
+    if let Command::Publish { events } = command {
         events.first().map(|event| &event.event.envelope.actor).hash(&mut hasher);
     }
     hasher.finish()
@@ -86,7 +86,7 @@ fn over_half(share: &mut HashMap<u64, usize>, source: u64) -> bool {
 
 fn size(command: &Command) -> usize {
     match command {
-        Command::Publish { events, .. } => events
+        Command::Publish { events } => events
             .iter()
             .map(|event| {
                 event.record.data.len() + event.record.body.as_ref().map_or(0, |body| body.json.len())

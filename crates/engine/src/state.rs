@@ -19,7 +19,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 pub use group::{Failure, Group};
 
 /// Numbered, in order, never edited once released: the index is the version before it runs.
-const MIGRATIONS: &[&str] = &[include_str!("state/schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("state/schema.sql"), include_str!("state/suspect.sql")];
 
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]
@@ -180,6 +180,14 @@ impl State {
         self.dirty.insert(name.to_owned());
         self.open_rows += 1;
         Some(group)
+    }
+
+    /// A clean stop: what is out now was answered for or given back.
+    pub(crate) fn nobody_is_out(&mut self) {
+        let out = self.groups.values().filter(|group| group.alone != 0);
+        for name in out.map(|group| group.name.clone()).collect::<Vec<_>>() {
+            self.group_mut(&name).into_iter().for_each(|group| group.alone = 0);
+        }
     }
 
     pub(crate) fn put_group(&mut self, group: Group) {

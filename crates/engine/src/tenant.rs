@@ -209,7 +209,11 @@ impl Tenant {
 
     /// Asks the writer; the answer comes once it is durable.
     pub(crate) async fn ask(&self, command: Command) -> Result<Answer, Problem> {
-        let pending = self.submit(command)?;
+        self.answer(self.submit(command)?).await
+    }
+
+    /// The writer's answer to what was put into its mailbox before.
+    async fn answer(&self, pending: Pending) -> Result<Answer, Problem> {
         self.run_or_hand_over();
         pending.await.unwrap_or_else(|_| Err(closing()))
     }
@@ -224,7 +228,10 @@ impl Tenant {
 
     /// As [`Tenant::ask`], for callers that may block; commits on their own thread when the writer is idle.
     pub(crate) fn ask_blocking(&self, command: Command) -> Result<Answer, Problem> {
-        let mut pending = self.submit(command)?;
+        self.answer_blocking(self.submit(command)?)
+    }
+
+    fn answer_blocking(&self, mut pending: Pending) -> Result<Answer, Problem> {
         match self.0.writer.try_lock() {
             Ok(mut writer) => {
                 self.turn(&mut writer);

@@ -31,7 +31,7 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 pub const STATE_OPEN_MAX: Duration = Duration::from_millis(50);
 const STATE_ROWS_MAX: usize = 8_192;
 /// A step of the wall clock against the boot clock that is worth a record.
-const STEP_MIN_NANOS: i128 = 1_000_000_000;
+pub(crate) const STEP_MIN_NANOS: i128 = 1_000_000_000;
 
 /// Both clocks, read once per batch.
 #[derive(Clone, Copy)]
@@ -41,7 +41,8 @@ pub struct Moment {
 }
 
 impl Moment {
-    fn offset(self) -> i128 {
+    /// Wall clock minus boot clock, in nanoseconds.
+    pub(crate) fn offset(self) -> i128 {
         self.now.nanos() - self.boot.as_nanos() as i128
     }
 }
@@ -76,7 +77,8 @@ pub struct Writer {
     pub state: State,
     entropy: Entropy,
     batch: Batch,
-    offset: Option<i128>,
+    /// Wall clock minus boot clock when the writer last took note.
+    pub(crate) offset: Option<i128>,
     state_opened: Option<Duration>,
     /// Lines that `ack_early` answered for and did not write yet.
     held_back: Option<Batch>,

@@ -35,6 +35,9 @@ pub struct Moved {
     /// How many deliveries were acked in this move.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub acked: u64,
+    /// The one delivery in flight, handed out with nothing beside it because it is a suspect; 0: none is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub alone: Position,
 }
 
 fn is_zero(n: &u64) -> bool {

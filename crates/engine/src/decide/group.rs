@@ -9,11 +9,14 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::publish::engine_event;
-use super::{Decided, Entry, Ground, Refusal, not_found, nothing, one};
+use super::{Decided, Entry, Ground, Refusal, done, not_found, nothing, one};
 use crate::command::{Answer, Failing, Fate, Why};
 use crate::entropy::derived;
 use crate::faults::planted;
 use crate::state::{Group, State};
+
+/// Dead letters that one record takes out of the list.
+const REVIVED_MAX: usize = 1_000;
 
 pub(super) fn known<'a>(state: &'a State, name: &str) -> Result<&'a Group, Refusal> {
     state.groups.get(name).ok_or_else(|| not_found(name).into())
@@ -56,6 +59,27 @@ pub(super) fn unhalt(state: &State, name: String, ground: &mut Ground<'_>) -> Re
     Ok(one(Record::GroupHalted { group: name, position: 0 }, ground))
 }
 
+/// Dead letters above the new floor will be delivered again: in the same commit they are dead letters no more.
+pub(super) fn seek(
+    state: &State,
+    name: String,
+    floor: Position,
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    known(state, &name)?;
+    let mut entries = Vec::new();
+    let mut after = floor;
+    loop {
+        let page = state.dead_letters(&name, after, REVIVED_MAX)?;
+        let Some(last) = page.last() else { break };
+        after = last.position;
+        let positions = page.iter().map(|dead| dead.position).collect();
+        entries.push(Entry::new(Record::GroupRedriven { group: name.clone(), positions }, ground.entropy));
+    }
+    entries.push(Entry::new(Record::GroupSeeked { group: name, floor }, ground.entropy));
+    Ok(Decided { entries, answer: done(ground), sync: true })
+}
+
 pub(super) fn moved(
     state: &State,
     moved: Moved,
@@ -68,7 +92,8 @@ pub(super) fn moved(
     if group.since != since {
         return Ok(nothing(ground));
     }
-    let sync = sync && !planted("ack_unsynced");
+    // Who was alone at a crash is convicted by it, so it is never written later than what came after.
+    let sync = (sync && !planted("ack_unsynced")) || moved.alone != group.alone;
     Ok(Decided { sync, ..one(Record::GroupMoved(moved), ground) })
 }
 
@@ -101,11 +126,13 @@ fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut 
         (Why::Dead(_), _) if planted("lose_dead_letter") => {
             let (floor, delivered_to) = (group.floor, group.delivered_to);
             let ranges = vec![(position, position)];
-            let moved = Moved { group: group.name.clone(), floor, ranges, delivered_to, acked: 0 };
+            let moved = Moved { group: group.name.clone(), floor, ranges, delivered_to, acked: 0, alone: 0 };
             entries.push(Entry::new(Record::GroupMoved(moved), ground.entropy));
             Fate::Dead
         }
         (Why::Dead(reason), _) => {
+            let crashed = if reason == DeadReason::Quarantined { group.crashes_of(position) } else { 0 };
+            let failures = failures + crashed;
             entries.push(Entry::new(dead(group, failing, reason, failures), ground.entropy));
             Fate::Dead
         }

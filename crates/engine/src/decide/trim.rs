@@ -36,6 +36,7 @@ fn lose(group: &Group, first: Position, entries: &mut Vec<Entry>, ground: &mut G
         ranges: Vec::new(),
         delivered_to: group.delivered_to.max(floor),
         acked: 0,
+        alone: 0,
     };
     entries.push(Entry::new(Record::GroupMoved(moved), ground.entropy));
     if (1..first).contains(&group.halted_on) {

@@ -6,8 +6,12 @@
 //! **Invariant:** every matching position between floor and `scanned` that is not settled has a slot. The floor moves
 //! over a contiguous prefix without slots only, so parallel workers cannot make it pass an event that is still open.
 
+mod hand_out;
 mod losses;
 mod progress;
+#[cfg(test)]
+mod tests;
+mod time;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,14 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::Event;
-use model::group::{OnExpired, Ordering};
-use model::record::{DeadReason, Span};
+use model::group::Ordering;
+use model::record::Span;
 use model::{Position, Timestamp};
 
 use super::matcher::{Match, Matcher};
 use crate::command::{Failing, Fate, Why};
 use crate::state::Group;
-use crate::state::group::CRASHES_MAX;
 
 /// How far ahead of the workers events are kept ready.
 const READY_MAX: usize = 4_096;
@@ -42,13 +45,15 @@ enum Stand {
     Delayed {
         until: Timestamp,
     },
-    /// Its failure is being recorded.
-    Limbo,
+    /// The failure of this delivery is being recorded.
+    Limbo {
+        serial: u64,
+    },
 }
 
 impl Stand {
     fn is_busy(self) -> bool {
-        matches!(self, Stand::InFlight { .. } | Stand::Limbo)
+        matches!(self, Stand::InFlight { .. } | Stand::Limbo { .. })
     }
 }
 
@@ -97,8 +102,13 @@ pub struct Dispatcher {
     /// Those of them that were redriven: the move must name each, because no floor says that it is done.
     settled_again: Vec<Position>,
     acked: u64,
-    flushed: (Position, Position),
+    /// Floor, `delivered_to` and `alone` as they were last recorded.
+    flushed: (Position, Position, Position),
     delivered_to: Position,
+    /// The suspect in flight with nothing beside it; 0: none is.
+    alone: Position,
+    /// Wall clock minus boot clock, in nanoseconds, at the last step the writer saw.
+    pub offset: Option<i128>,
     epoch: u64,
     serial: u64,
     pub filter_errors: u64,
@@ -110,8 +120,10 @@ impl Dispatcher {
         Dispatcher {
             scanned: group.floor,
             scan_to: group.floor,
-            flushed: (group.floor, group.delivered_to),
+            flushed: (group.floor, group.delivered_to, group.alone),
             delivered_to: group.delivered_to,
+            alone: 0,
+            offset: None,
             group,
             matcher,
             slots: BTreeMap::new(),
@@ -256,6 +268,9 @@ impl Dispatcher {
     fn set(&mut self, position: Position, stand: Stand) {
         let Some(slot) = self.slots.get_mut(&position) else { return };
         let before = std::mem::replace(&mut slot.stand, stand);
+        if self.alone == position && !matches!(stand, Stand::InFlight { .. }) {
+            self.alone = 0;
+        }
         let freed = match (slot.key.as_ref(), before.is_busy(), stand.is_busy()) {
             (Some(key), false, true) => {
                 *self.busy.entry(key.clone()).or_default() += 1;
@@ -272,14 +287,14 @@ impl Dispatcher {
             Stand::Ready => _ = self.ready.remove(&(Reverse(rank), position)),
             Stand::Delayed { until } => _ = self.delayed.remove(&(until, position)),
             Stand::InFlight { deadline, .. } => _ = self.deadlines.remove(&(deadline, position)),
-            Stand::Limbo => self.in_limbo -= 1,
+            Stand::Limbo { .. } => self.in_limbo -= 1,
             Stand::Blocked => {}
         }
         match stand {
             Stand::Ready => _ = self.ready.insert((Reverse(rank), position)),
             Stand::Delayed { until } => _ = self.delayed.insert((until, position)),
             Stand::InFlight { deadline, .. } => _ = self.deadlines.insert((deadline, position)),
-            Stand::Limbo => self.in_limbo += 1,
+            Stand::Limbo { .. } => self.in_limbo += 1,
             Stand::Blocked => {}
         }
         if let Some(key) = freed {
@@ -307,75 +322,13 @@ impl Dispatcher {
         }
     }
 
-    /// Hands out up to `max` events.
-    pub fn take(&mut self, max: usize, now: Timestamp) -> Taken {
-        let mut taken = Taken::default();
-        if self.group.paused || self.group.halted_on != 0 {
-            return taken;
+    /// The deadline of a delivery that is still the current one of its event.
+    pub fn deadline_of(&self, token: &str) -> Option<Timestamp> {
+        let position = self.flight(token, Timestamp::EPOCH)?;
+        match self.slots.get(&position)?.stand {
+            Stand::InFlight { deadline, .. } => Some(deadline),
+            _ => None,
         }
-        self.wake_delayed(now);
-        let room =
-            (self.group.definition.max_inflight as usize).saturating_sub(self.in_flight() + self.in_limbo);
-        while taken.deliveries.len() < max.min(room) {
-            let Some(position) = self.next_ready() else { break };
-            match self.verdict(position, now) {
-                None => taken.deliveries.push(self.hand_out(position, now)),
-                Some(None) => self.settle(position),
-                Some(Some(reason)) => taken.dying.extend(self.doom(position, Why::Dead(reason))),
-            }
-        }
-        taken
-    }
-
-    fn next_ready(&self) -> Option<Position> {
-        let (_, position) = self.ready.first().copied()?;
-        match self.group.definition.ordering {
-            Ordering::Strict if self.slots.keys().next() != Some(&position) => None,
-            // A redriven event is the first, but what came after it may be out.
-            Ordering::Strict if self.in_flight() + self.in_limbo > 0 => None,
-            _ => Some(position),
-        }
-    }
-
-    /// `Some` when the event is not to be delivered: dropped, or dead for a reason.
-    fn verdict(&self, position: Position, now: Timestamp) -> Option<Option<DeadReason>> {
-        let slot = self.slots.get(&position)?;
-        if slot.event.expires_at().is_some_and(|at| at <= now) {
-            return Some(match self.group.definition.on_expired {
-                OnExpired::Drop => None,
-                OnExpired::DeadLetter => Some(DeadReason::Expired),
-            });
-        }
-        (self.group.crashes_of(position) >= CRASHES_MAX).then_some(Some(DeadReason::Quarantined))
-    }
-
-    fn hand_out(&mut self, position: Position, now: Timestamp) -> Delivery {
-        self.serial += 1;
-        let (serial, deadline) = (self.serial, now.plus(self.group.definition.ack_deadline));
-        self.set(position, Stand::InFlight { serial, deadline });
-        self.delivered_to = self.delivered_to.max(position);
-        let slot = self.slots.get_mut(&position).expect("what is ready has a slot");
-        slot.handed_out_at = now;
-        Delivery {
-            token: format!("{:x}.{position}.{serial}", self.epoch),
-            attempt: slot.failures + self.group.crashes_of(position) + 1,
-            deadline,
-            event: slot.event.clone(),
-        }
-    }
-
-    /// Takes back what could not be handed over: no attempt was made.
-    pub fn take_back(&mut self, deliveries: &[Delivery]) {
-        for delivery in deliveries {
-            if self.flight(&delivery.token, Timestamp::EPOCH).is_some() {
-                self.free(delivery.event.position);
-            }
-        }
-    }
-
-    /// Whether the delivery is still the current one of its event.
-    pub fn is_out(&self, token: &str) -> bool {
-        self.flight(token, Timestamp::EPOCH).is_some()
     }
 
     /// The position a good token stands for; `None` when it is stale.
@@ -421,9 +374,17 @@ impl Dispatcher {
     }
 
     fn doom(&mut self, position: Position, why: Why) -> Option<Failing> {
-        self.set(position, Stand::Limbo);
+        let serial = match self.slots.get(&position)?.stand {
+            Stand::InFlight { serial, .. } => serial,
+            _ => {
+                self.serial += 1;
+                self.serial
+            }
+        };
+        self.set(position, Stand::Limbo { serial });
         let slot = self.slots.get(&position)?;
-        Some(Failing { event: slot.event.clone(), why, delay: None, error: None, key: slot.key.clone() })
+        let (event, key) = (slot.event.clone(), slot.key.clone());
+        Some(Failing { event, why, delay: None, error: None, key, serial })
     }
 
     /// Deliveries whose deadline has passed: each is a failed attempt.
@@ -439,29 +400,44 @@ impl Dispatcher {
         let Some(slot) = self.slots.get_mut(&position) else { return };
         match fate {
             Fate::Dead => self.remove(position),
-            // It was given back and went out again meanwhile.
-            _ if slot.stand != Stand::Limbo => {}
             Fate::Retry { at, failures } => {
                 slot.failures = failures;
-                self.set(position, Stand::Delayed { until: at });
+                // It may have been given back and have gone out again meanwhile; then that delivery goes on.
+                if !matches!(slot.stand, Stand::InFlight { .. }) {
+                    self.set(position, Stand::Delayed { until: at });
+                }
+                if self.flushed.2 == position {
+                    self.flushed.2 = 0;
+                }
             }
-            Fate::Halted | Fate::Gone => self.free(position),
+            Fate::Halted | Fate::Gone => {}
         }
     }
 
-    /// Its failure was not recorded: the delivery simply runs into its next try.
-    pub fn forgive(&mut self, position: Position) {
-        self.meet(position, Fate::Gone);
+    /// The failure of this delivery was not recorded: the event simply runs into its next try, at once or at `until`.
+    /// Nothing happens if the event has met its fate: it may be out, or failing, a second time by now.
+    pub fn forgive(&mut self, (position, serial): (Position, u64), until: Option<Timestamp>) {
+        if self.slots.get(&position).is_none_or(|slot| slot.stand != Stand::Limbo { serial }) {
+            return;
+        }
+        match until {
+            Some(until) => self.set(position, Stand::Delayed { until }),
+            None => self.free(position),
+        }
     }
 
     /// What a move that was refused had to say is said by the next one.
     pub fn unrecord(&mut self, ranges: &[Span], acked: u64) {
         self.settled_again.extend(ranges.iter().flat_map(|(first, last)| *first..=*last));
         self.acked += acked;
+        // Nor was anything else of it recorded.
+        self.flushed = (0, 0, Position::MAX);
     }
 
     /// Goes on where `before` stood on the same cursor: what it settled stays settled, recorded or not.
     pub fn inherit(&mut self, before: Dispatcher) {
+        // Whoever still holds one of its deliveries must not take one of ours for it.
+        (self.serial, self.offset) = (before.serial, before.offset);
         if before.group.since != self.group.since {
             return;
         }
@@ -515,36 +491,6 @@ impl Dispatcher {
                 self.keys.remove(&key);
             }
             self.go_on(&key);
-        }
-    }
-
-    fn wake_delayed(&mut self, now: Timestamp) {
-        while let Some((until, position)) = self.delayed.first().copied()
-            && until <= now
-        {
-            self.free(position);
-        }
-    }
-
-    /// When this group next has something to do by itself: a deadline or a retry.
-    pub fn next_due(&self) -> Option<Timestamp> {
-        let first = |set: &BTreeSet<(Timestamp, Position)>| set.first().map(|(at, _)| *at);
-        [first(&self.deadlines), first(&self.delayed)].into_iter().flatten().min()
-    }
-
-    /// Elapsed waits keep their length when the wall clock is stepped.
-    pub fn shift(&mut self, by_ms: i64) {
-        let shift = |at: Timestamp| Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000);
-        self.group.failures.values_mut().for_each(|failure| failure.until = shift(failure.until));
-        let positions: Vec<Position> = self.slots.keys().copied().collect();
-        for position in positions {
-            match self.slots[&position].stand {
-                Stand::InFlight { serial, deadline } => {
-                    self.set(position, Stand::InFlight { serial, deadline: shift(deadline) });
-                }
-                Stand::Delayed { until } => self.set(position, Stand::Delayed { until: shift(until) }),
-                _ => {}
-            }
         }
     }
 }

@@ -78,8 +78,10 @@ pub fn check(definition: &Definition) -> Result<(), Problem> {
     compiled.map(|_| ()).map_err(|problem| match problem.code() {
         Code::ExprSyntax | Code::ExprUnknownName | Code::ExprLimit => {
             let pointer = problem.pointer().unwrap_or_default().to_owned();
-            let hint = problem.hint_text().unwrap_or("see docs/errors/filter.invalid.md").to_owned();
-            Problem::new(Code::FilterInvalid, problem.to_string()).hint(hint).at(pointer)
+            let code = if pointer.starts_with("/key") { Code::GroupInvalid } else { Code::FilterInvalid };
+            let see = || format!("see docs/errors/{}.md", code.as_str());
+            let hint = problem.hint_text().map_or_else(see, str::to_owned);
+            Problem::new(code, problem.to_string()).hint(hint).at(pointer)
         }
         _ => problem,
     })

@@ -5,12 +5,13 @@ use sha2::{Digest, Sha256};
 
 use super::{Result, State};
 
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 8] = [
     ("meta", "name"),
     ("group", "name"),
     ("failure", "\"group\", position"),
     ("dead_letter", "\"group\", position"),
     ("redriven", "\"group\", position"),
+    ("suspect", "\"group\", position"),
     ("key", "source, key"),
     ("deferred", "position"),
 ];

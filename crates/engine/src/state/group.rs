@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::Result;
 use crate::ranges::Ranges;
 
-/// An unclean start after which a delivery had no answer is not the event's failure, but ten of them are suspicious.
+/// An unclean start after which a delivery had no answer is not the event's failure. But an event that may have been out at
+/// nine of them is a suspect and goes out alone; the tenth, with nothing else in flight, was its doing.
 pub const CRASHES_MAX: u32 = 10;
 
 /// A position that failed and waits for its next try.
@@ -35,6 +36,10 @@ pub struct Group {
     pub delivered_to: Position,
     /// `delivered_to` at each unclean start; a position has crashed once for each entry at or above it.
     pub crashes: Vec<Position>,
+    /// The suspect that is out with nothing beside it; 0: none is.
+    pub alone: Position,
+    /// Suspects that were out alone when the process died. They go to the dead letters instead of to a worker.
+    pub convicted: BTreeSet<Position>,
     pub failures: BTreeMap<Position, Failure>,
     pub redriven: BTreeSet<Position>,
     /// Keys whose later events wait, by the dead letter that parks them.
@@ -57,6 +62,8 @@ impl Group {
             settled: Ranges::default(),
             delivered_to: floor,
             crashes: Vec::new(),
+            alone: 0,
+            convicted: BTreeSet::new(),
             failures: BTreeMap::new(),
             redriven: BTreeSet::new(),
             parked: BTreeMap::new(),
@@ -81,9 +88,25 @@ impl Group {
         self.crashes.iter().filter(|through| **through >= position).count() as u32
     }
 
+    /// Whether one more crash with it in flight is too many.
+    pub fn is_suspect(&self, position: Position) -> bool {
+        self.crashes_of(position) + 1 >= CRASHES_MAX
+    }
+
+    /// The process died with deliveries up to `through` unanswered. Only what was alone is blamed for it: the others may
+    /// never have left.
+    pub fn crash(&mut self, through: Position) {
+        self.crashes.push(through);
+        let alone = std::mem::take(&mut self.alone);
+        if alone != 0 && self.crashes_of(alone) >= CRASHES_MAX {
+            self.convicted.insert(alone);
+        }
+    }
+
     /// A redriven event begins again: crashes before it no longer count against it, nor against its neighbours.
     pub fn pardon(&mut self, position: Position) {
         self.crashes.retain(|through| *through < position);
+        self.convicted.remove(&position);
     }
 
     pub fn raise_floor(&mut self, floor: Position) {
@@ -92,13 +115,19 @@ impl Group {
             self.settled.drop_through(floor);
             self.crashes.retain(|through| *through > floor);
             let redriven = &self.redriven;
-            self.failures.retain(|position, _| *position > floor || redriven.contains(position));
+            let open = |position: &Position| *position > floor || redriven.contains(position);
+            self.failures.retain(|position, _| open(position));
+            self.convicted.retain(open);
+            self.alone = Some(self.alone).filter(open).unwrap_or(0);
         }
     }
 
     pub fn settle(&mut self, span: Span) {
-        self.failures.retain(|position, _| *position < span.0 || *position > span.1);
-        self.redriven.retain(|position| *position < span.0 || *position > span.1);
+        let apart = |position: &Position| *position < span.0 || *position > span.1;
+        self.failures.retain(|position, _| apart(position));
+        self.redriven.retain(apart);
+        self.convicted.retain(apart);
+        self.alone = Some(self.alone).filter(apart).unwrap_or(0);
         if span.1 > self.floor {
             self.settled.insert((span.0.max(self.floor + 1), span.1));
         }
@@ -156,6 +185,15 @@ fn load_details(db: &Connection, groups: &mut BTreeMap<String, Group>) -> Result
             group.redriven.insert(row.get(1)?);
         }
     }
+    let mut read = db.prepare(r#"SELECT "group", position, convicted FROM suspect"#)?;
+    let mut rows = read.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(group) = groups.get_mut(&row.get::<_, String>(0)?) else { continue };
+        match row.get::<_, bool>(2)? {
+            true => _ = group.convicted.insert(row.get(1)?),
+            false => group.alone = row.get(1)?,
+        }
+    }
     let mut read =
         db.prepare(r#"SELECT "group", position, parked_key FROM dead_letter WHERE parked_key IS NOT NULL"#)?;
     let mut rows = read.query([])?;
@@ -187,7 +225,21 @@ pub(super) fn store(db: &Connection, group: &Group) -> Result<()> {
         group.last_moved_at.map(|at| at.to_string()),
         group.since,
     ])?;
-    store_failures(db, group)
+    store_failures(db, group)?;
+    store_suspects(db, group)
+}
+
+fn store_suspects(db: &Connection, group: &Group) -> Result<()> {
+    db.prepare_cached(r#"DELETE FROM suspect WHERE "group" = ?1"#)?.execute([&group.name])?;
+    let mut put =
+        db.prepare_cached(r#"INSERT INTO suspect ("group", position, convicted) VALUES (?1, ?2, ?3)"#)?;
+    for position in &group.convicted {
+        put.execute(params![group.name, position, true])?;
+    }
+    if group.alone != 0 {
+        put.execute(params![group.name, group.alone, false])?;
+    }
+    Ok(())
 }
 
 fn store_failures(db: &Connection, group: &Group) -> Result<()> {
@@ -202,7 +254,7 @@ fn store_failures(db: &Connection, group: &Group) -> Result<()> {
 }
 
 pub(super) fn remove(db: &Connection, name: &str) -> Result<()> {
-    for table in ["failure", "dead_letter", "redriven"] {
+    for table in ["failure", "dead_letter", "redriven", "suspect"] {
         db.prepare_cached(&format!(r#"DELETE FROM {table} WHERE "group" = ?1"#))?.execute([name])?;
     }
     db.prepare_cached(r#"DELETE FROM "group" WHERE name = ?1"#)?.execute([name])?;

@@ -26,7 +26,7 @@ impl Tenant {
     pub fn tick(&self) {
         self.0.due.store(u64::MAX, Ordering::Release);
         let moment = self.moment();
-        self.tick_groups(moment.now);
+        self.tick_groups(moment);
         self.admit_due(moment);
         let mut writer = self.hold_writer();
         let settled = match writer.as_mut() {

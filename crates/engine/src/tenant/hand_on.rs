@@ -40,7 +40,7 @@ impl Tenant {
     /// Records that change what is in memory beside the state.
     fn steer(&self, writer: &Writer, registry: &mut Registry, (place, record): (Place, Record)) {
         match record {
-            Record::GroupPut { group, .. } => self.register(&writer.state, registry, &group, place.position),
+            Record::GroupPut { group, .. } => self.register(writer, registry, &group, place.position),
             Record::GroupDeleted { group } => registry.remove(&group),
             Record::LedgerTrimmed { first, .. } => {
                 self.begins_at(first);
@@ -75,7 +75,8 @@ impl Tenant {
         }
     }
 
-    pub(super) fn register(&self, state: &State, registry: &mut Registry, name: &str, head: Position) {
+    pub(super) fn register(&self, writer: &Writer, registry: &mut Registry, name: &str, head: Position) {
+        let state = &writer.state;
         let Some(group) = state.groups.get(name) else { return };
         let definition = group.definition.clone();
         let handle = match registry.get(name) {
@@ -85,6 +86,7 @@ impl Tenant {
         match handle {
             Ok(handle) => {
                 handle.dispatcher().behind(head);
+                handle.dispatcher().offset = writer.offset;
                 for position in &group.redriven {
                     self.bring_back_one(state, &handle, *position);
                 }
@@ -110,12 +112,17 @@ impl Tenant {
             }
             (dispatcher.group.paused, dispatcher.group.halted_on) = (group.paused, group.halted_on);
             dispatcher.group.crashes.clone_from(&group.crashes);
+            dispatcher.group.convicted.clone_from(&group.convicted);
         }
         handle.wake.notify_waiters();
     }
 
     fn bring_back(&self, state: &State, registry: &Registry, group: &str, positions: &[Position]) {
         let Some(handle) = registry.get(group) else { return };
+        // A seek follows in the same commit: the group begins again, and comes to them by itself.
+        if state.groups.get(group).is_some_and(|after| after.since != handle.dispatcher().group.since) {
+            return;
+        }
         positions.iter().for_each(|position| self.bring_back_one(state, &handle, *position));
         handle.wake.notify_waiters();
     }

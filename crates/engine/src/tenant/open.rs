@@ -26,7 +26,7 @@ use crate::read;
 use crate::state::rows::no_later;
 use crate::state::{self, State};
 use crate::tail::Tail;
-use crate::writer::{Fatal, Writer};
+use crate::writer::{Fatal, Moment, Writer};
 
 /// Where a tenant lives.
 pub enum Home {
@@ -49,7 +49,9 @@ impl Tenant {
         let mut entropy = opening.entropy;
         let epoch = entropy.number();
         let (ledger, opened, state, dir) = open_home(opening.home)?;
-        let writer = Writer::new(ledger, state, entropy.split());
+        let mut writer = Writer::new(ledger, state, entropy.split());
+        let moment = Moment { now: around.clock.now(), boot: around.clock.boot() };
+        writer.offset = Some(moment.offset());
         let (head, first) = (writer.head(), writer.ledger.first());
         let inner = Inner {
             name: opening.name,
@@ -88,10 +90,10 @@ impl Tenant {
     fn wake_groups(&self) -> Result<(), Problem> {
         let now = self.0.around.clock.now();
         let writer = lock(&self.0.writer);
-        let state = &writer.as_ref().ok_or_else(closing)?.state;
+        let writer = writer.as_ref().ok_or_else(closing)?;
         let mut registry = self.0.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for name in state.groups.keys() {
-            self.register(state, &mut registry, name, self.head());
+        for name in writer.state.groups.keys() {
+            self.register(writer, &mut registry, name, self.head());
             let Some(handle) = registry.get(name) else { continue };
             for failure in handle.dispatcher().group.failures.values_mut() {
                 failure.until = no_later(failure.until, now, failure.delay_ms);
@@ -119,7 +121,11 @@ impl Tenant {
         }
         if !opened.clean {
             self.with_writer(|writer| {
-                let open = writer.state.groups.values().filter(|group| group.delivered_to > group.floor);
+                // A redriven event lies below the floor and may have been out all the same.
+                let may_be_out = |group: &&crate::state::Group| {
+                    group.delivered_to > group.floor || !group.redriven.is_empty()
+                };
+                let open = writer.state.groups.values().filter(may_be_out);
                 let crashed = |group: &crate::state::Group| Record::GroupCrashed {
                     group: group.name.clone(),
                     through: group.delivered_to,

@@ -50,7 +50,7 @@ impl Tenant {
         let topic = draft.topic.clone();
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
         self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
-        let outcome = self.record(caller, admitted).await.map(first)?;
+        let outcome = self.record(admitted).await.map(first)?;
         self.observe(&topic, started);
         Ok(outcome)
     }
@@ -65,7 +65,7 @@ impl Tenant {
         if events.is_empty() {
             return Ok(first(merge(outcomes, Vec::new())));
         }
-        let outcome = match self.ask_queued(Command::Publish { events, outside: caller.outside }).await? {
+        let outcome = match self.ask_queued(Command::Publish { events }).await? {
             Answer::Published(recorded) => first(merge(outcomes, recorded)),
             _ => return Err(unexpected()),
         };
@@ -82,7 +82,7 @@ impl Tenant {
             .admit(caller, drafts, &mut || index += 1)
             .map_err(|problem| problem.within(&format!("/{index}")))?;
         self.keep_pace(caller, topics.iter().map(String::as_str)).await?;
-        let outcomes = self.record(caller, admitted).await?;
+        let outcomes = self.record(admitted).await?;
         topics.iter().for_each(|topic| self.observe(topic, started));
         Ok(outcomes)
     }
@@ -99,7 +99,7 @@ impl Tenant {
             return Ok(first(merge(admitted.outcomes, Vec::new())));
         }
         let Admitted { events, outcomes } = admitted;
-        let outcome = match self.ask_blocking(Command::Publish { events, outside: caller.outside })? {
+        let outcome = match self.ask_blocking(Command::Publish { events })? {
             Answer::Published(recorded) => first(merge(outcomes, recorded)),
             _ => return Err(unexpected()),
         };
@@ -157,12 +157,12 @@ impl Tenant {
         event.map(|event| event.envelope.depth).ok_or_else(unknown)
     }
 
-    async fn record(&self, caller: &Caller, admitted: Admitted) -> Result<Vec<Outcome>, Problem> {
+    async fn record(&self, admitted: Admitted) -> Result<Vec<Outcome>, Problem> {
         let Admitted { events, outcomes } = admitted;
         if events.is_empty() {
             return Ok(merge(outcomes, Vec::new()));
         }
-        match self.ask(Command::Publish { events, outside: caller.outside }).await? {
+        match self.ask(Command::Publish { events }).await? {
             Answer::Published(recorded) => Ok(merge(outcomes, recorded)),
             _ => Err(unexpected()),
         }

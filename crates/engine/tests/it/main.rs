@@ -8,6 +8,7 @@ mod maintain;
 mod publish;
 mod restart;
 mod rig;
+mod suspects;
 mod temp;
 mod traps;
 mod witness;

@@ -41,6 +41,11 @@ impl Rig {
     /// The power goes and comes back.
     pub fn crash(&mut self) {
         self.disk.power_cut();
+        self.open_again();
+    }
+
+    /// The next life, after whatever ended the last.
+    pub fn open_again(&mut self) {
         self.lives += 1;
         self.tenant = open(&self.disk, &self.clock, &self.settings, self.lives).unwrap();
     }

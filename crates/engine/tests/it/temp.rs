@@ -46,11 +46,11 @@ impl Bench {
     }
 
     pub fn with(change: impl FnOnce(&mut Options)) -> Bench {
-        Bench::on(TempDir::new(), change)
+        Bench::on(TempDir::new(), Timestamp::parse("2026-01-01T00:00:00Z").unwrap(), change)
     }
 
-    pub fn on(dir: TempDir, change: impl FnOnce(&mut Options)) -> Bench {
-        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-01-01T00:00:00Z").unwrap()));
+    pub fn on(dir: TempDir, now: Timestamp, change: impl FnOnce(&mut Options)) -> Bench {
+        let clock = Arc::new(ManualClock::at(now));
         let mut options = Options { clock: clock.clone(), seed: Some(7), ..Options::default() };
         change(&mut options);
         let engine = Engine::open_with(dir.path(), options).unwrap();
@@ -78,9 +78,7 @@ impl Bench {
         self.engine.close().await.unwrap();
         let Bench { dir, engine, tenant, .. } = self;
         drop((engine, tenant));
-        let bench = Bench::on(dir, |_| ());
-        bench.clock.step(now);
-        bench
+        Bench::on(dir, now, |_| ())
     }
 }
 

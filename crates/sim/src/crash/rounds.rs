@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::scratch::Scratch;
 
 /// Rounds on one data directory; then everything is drained, verified and begun anew. Fewer than the ten unclean starts
-/// after which what was in flight is quarantined.
+/// after which what was out alone is quarantined.
 const ERA: usize = 8;
 /// A worker that has not opened or drained by then never will.
 const PATIENCE: Duration = Duration::from_secs(30);

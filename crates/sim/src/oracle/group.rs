@@ -71,10 +71,6 @@ pub struct GroupTruth {
     /// An ack was sent and no answer came, or a crash came first: may come again or not.
     pub maybe: BTreeSet<Position>,
     pub redriven: BTreeSet<Position>,
-    /// Dead letters that a seek lets come again.
-    pub excused: BTreeSet<Position>,
-    /// The cursor was set and nobody was told.
-    pub moved: bool,
     /// Unclean starts so far.
     pub crashes: u32,
 }
@@ -91,8 +87,6 @@ impl GroupTruth {
             asking: Vec::new(),
             maybe: BTreeSet::new(),
             redriven: BTreeSet::new(),
-            excused: BTreeSet::new(),
-            moved: false,
             crashes: 0,
         }
     }
@@ -113,7 +107,6 @@ impl GroupTruth {
     /// A dead letter is redriven.
     pub fn begin_again(&mut self, position: Position) {
         self.redriven.insert(position);
-        self.excused.remove(&position);
         for set in [&mut self.acked, &mut self.soft, &mut self.maybe] {
             set.remove(&position);
         }
@@ -145,7 +138,7 @@ impl GroupTruth {
     /// May the event at `position` be handed out now? `dead` are the group's dead letters.
     pub fn may_come(&self, position: Position, dead: &BTreeSet<Position>) -> Result<(), String> {
         let name = self.kind.name;
-        if dead.contains(&position) && !self.excused.contains(&position) {
+        if dead.contains(&position) {
             return Err(format!("group {name}: {position} is a dead letter and was delivered"));
         }
         if self.acked.contains(&position) {
@@ -196,6 +189,5 @@ pub fn learn(groups: &mut BTreeMap<&'static str, GroupTruth>, position: Position
     let first_put = truth.since == 0 || matches!(record, Record::GroupSeeked { .. });
     if position > truth.since && first_put {
         truth.begin_at(position, *floor);
-        truth.moved = true;
     }
 }

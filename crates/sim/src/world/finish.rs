@@ -1,7 +1,9 @@
 //! Moves operations on, one poll at a time, and tells the oracle how they ended.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use engine::clock::Clock;
 use engine::{Delivery, Settled};
 use model::{Code, Position, Problem};
 
@@ -161,7 +163,9 @@ impl World {
         for delivery in deliveries {
             self.check_delivery(group, &delivery, (&dead, disturbed))?;
             let (token, position) = (delivery.token, delivery.event.position);
-            let (deadline, key) = (delivery.deadline, k_of(&delivery.event));
+            // A step below a second is no step to the engine, so a deadline is known to a second only.
+            let left = delivery.deadline.since(self.now()).saturating_sub(Duration::from_secs(1));
+            let (deadline, key) = (self.clock.boot() + left, k_of(&delivery.event));
             self.hands.push(Hand { group, token, position, key, deadline, loose: disturbed });
         }
         Ok(())
@@ -205,7 +209,7 @@ impl World {
             Order::Key => Some(k),
             Order::Strict => None,
         };
-        let now = self.now();
+        let now = self.clock.boot();
         let same = |hand: &&Hand| hand.group == group && key.is_none_or(|key| hand.key == Some(key));
         let other = self.hands.iter().filter(same).find(|hand| !hand.loose && hand.deadline > now);
         if let Some(hand) = other {

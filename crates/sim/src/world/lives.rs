@@ -112,7 +112,6 @@ impl World {
         let state = State::open(Some(&self.dir.join("state.db"))).map_err(|fault| fault.to_string())?;
         self.oracle.check_state(&state, &found)?;
         drop(state);
-        self.excuse()?;
         if let Some((_, power)) = plan {
             self.note(format_args!("a planned fault (power: {power}) is taken back"));
         }
@@ -123,18 +122,6 @@ impl World {
     pub(super) fn catch_up(&mut self) -> Result<(), String> {
         let found = scan(&self.disk, &self.dir.join("ledger"))?;
         self.oracle.catch_up(&found)
-    }
-
-    /// A group whose cursor was set without an answer may be given its dead letters again.
-    fn excuse(&mut self) -> Result<(), String> {
-        let moved: Vec<&'static str> =
-            self.oracle.groups.iter().filter(|(_, truth)| truth.moved).map(|(name, _)| *name).collect();
-        for group in moved {
-            let dead = self.dead_letters(group).ok_or("dead letters cannot be read on a sound disk")?;
-            let truth = self.oracle.groups.get_mut(group).ok_or("unknown group")?;
-            (truth.excused, truth.moved) = (dead, false);
-        }
-        Ok(())
     }
 
     /// Something goes wrong, now or at some later operation of the disk.

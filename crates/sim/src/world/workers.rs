@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Redrive;
 use model::group::Start;
-use model::{Position, Problem, Timestamp};
+use model::{Position, Problem};
 
 use super::World;
 use super::finish::is_misfortune;
@@ -17,7 +17,8 @@ pub struct Hand {
     pub token: String,
     pub position: Position,
     pub key: Option<u64>,
-    pub deadline: Timestamp,
+    /// On the boot clock: whoever sets the wall clock gives nobody more time or less.
+    pub deadline: Duration,
     /// Its deadline is no longer what the worker thinks.
     pub loose: bool,
 }
@@ -213,14 +214,15 @@ impl World {
         self.hands.retain(|hand| hand.group != group);
         let tenant = self.tenant().clone();
         let answer = self.finish_now(async move { tenant.seek(group, to).await });
-        // After it: what was rejected just before is dead by now.
         let dead = self.dead_letters(group).unwrap_or_default();
         let truth = self.oracle.groups.get_mut(group).ok_or("unknown group")?;
         match answer {
-            Some(Ok(view)) => {
-                truth.begin_at(view.group.since, base);
-                truth.excused = dead;
+            Some(Ok(_)) if dead.last().is_some_and(|last| *last > base) => {
+                return Err(format!(
+                    "group {group}: a dead letter above {base} comes again and is still listed"
+                ));
             }
+            Some(Ok(view)) => truth.begin_at(view.group.since, base),
             Some(Err(problem)) if !is_misfortune(&problem) => return Err(format!("seek {group}: {problem}")),
             // Whether it took place is to be read in the ledger.
             _ => return self.crash(false),

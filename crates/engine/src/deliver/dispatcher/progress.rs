@@ -21,18 +21,19 @@ impl Dispatcher {
     /// What has moved since the last call, to be recorded; `None` when nothing an ack or a delivery did.
     pub fn progress(&mut self) -> Option<Moved> {
         let floor = self.floor();
-        if !self.is_dirty() && self.delivered_to == self.flushed.1 {
+        if !self.is_dirty() && (self.delivered_to, self.alone) == (self.flushed.1, self.flushed.2) {
             return None;
         }
         let settled = std::mem::take(&mut self.settled);
         let again = std::mem::take(&mut self.settled_again);
         let acked = std::mem::take(&mut self.acked);
-        self.flushed = (floor, self.delivered_to);
+        self.flushed = (floor, self.delivered_to, self.alone);
         let before = self.group.floor;
         let apart = settled.into_iter().filter(|position| *position > floor || *position <= before);
         let ranges = spans(apart.chain(again));
         self.group.raise_floor(floor);
-        Some(Moved { group: self.group.name.clone(), floor, ranges, delivered_to: self.delivered_to, acked })
+        let (group, delivered_to, alone) = (self.group.name.clone(), self.delivered_to, self.alone);
+        Some(Moved { group, floor, ranges, delivered_to, acked, alone })
     }
 
     /// The floor, if it has moved over events that did not match; recorded at seal and at stop only.
@@ -45,9 +46,10 @@ impl Dispatcher {
                 ranges: Vec::new(),
                 delivered_to: self.delivered_to.max(floor),
                 acked: 0,
+                alone: self.alone,
             };
             (floor > self.flushed.0).then(|| {
-                self.flushed = (floor, moved.delivered_to);
+                self.flushed = (floor, moved.delivered_to, moved.alone);
                 self.delivered_to = moved.delivered_to;
                 self.group.raise_floor(floor);
                 moved

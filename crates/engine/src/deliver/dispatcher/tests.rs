@@ -1,0 +1,104 @@
+//! Orders of events that threads come to rarely, played one after the other.
+
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::state::group::CRASHES_MAX;
+use crate::writer::Moment;
+use model::event::{Content, Envelope};
+use model::group::Definition;
+use model::topic::Pattern;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::parse("2026-01-01T00:00:00Z").unwrap().plus(Duration::from_millis(ms))
+}
+
+fn event(position: Position) -> Arc<Event> {
+    let envelope: Envelope = serde_json::from_value(serde_json::json!({
+        "id": format!("e{position}"), "topic": "a", "space": "default", "actor": "user:local",
+        "time": "2026-01-01T00:00:00Z",
+    }))
+    .unwrap();
+    let payload = RawValue::from_string("1".to_owned()).unwrap();
+    let content = Content::Kept { payload, ext: None };
+    Arc::new(Event { position, recorded_at: at(0), envelope, content })
+}
+
+fn dispatcher(change: impl FnOnce(&mut Group)) -> Dispatcher {
+    let definition = Definition::over(vec![Pattern::parse("#").unwrap()]);
+    let matcher = Matcher::new(&definition).unwrap();
+    let mut group = Group::new("g", definition, 0, 1);
+    change(&mut group);
+    let mut dispatcher = Dispatcher::new(group, matcher, 7);
+    (1..=3).for_each(|position| dispatcher.look_at(&event(position)));
+    dispatcher
+}
+
+fn out(dispatcher: &mut Dispatcher, max: usize, now: Timestamp) -> Vec<(Position, u32, String)> {
+    let taken = dispatcher.take(max, now).deliveries;
+    taken.into_iter().map(|one| (one.event.position, one.attempt, one.token)).collect()
+}
+
+#[test]
+fn a_late_goodbye_to_the_first_failure_does_not_free_the_second() {
+    let mut dispatcher = dispatcher(|_| ());
+    let (position, _, token) = out(&mut dispatcher, 1, at(0)).remove(0);
+    let first = dispatcher.release(&token, Why::Failed, at(0)).unwrap();
+    dispatcher.meet(position, Fate::Retry { at: at(1), failures: 1 });
+    let (_, attempt, token) = out(&mut dispatcher, 1, at(1)).remove(0);
+    assert_eq!(attempt, 2);
+    let _second = dispatcher.release(&token, Why::Failed, at(1)).unwrap();
+    // Whoever reported the first failure only now hears that it was recorded.
+    dispatcher.forgive((position, first.serial), None);
+    assert!(out(&mut dispatcher, 3, at(1)).iter().all(|(other, ..)| *other != position), "attempt 2 again");
+    dispatcher.meet(position, Fate::Retry { at: at(2), failures: 2 });
+    let (again, attempt, _) = out(&mut dispatcher, 1, at(2)).remove(0);
+    assert_eq!((again, attempt), (position, 3));
+}
+
+#[test]
+fn a_failure_recorded_after_its_reporter_went_away_still_counts() {
+    let mut dispatcher = dispatcher(|_| ());
+    let (position, _, token) = out(&mut dispatcher, 1, at(0)).remove(0);
+    let failing = dispatcher.release(&token, Why::Failed, at(0)).unwrap();
+    dispatcher.forgive((position, failing.serial), Some(at(1_000)));
+    assert!(out(&mut dispatcher, 3, at(0)).iter().all(|(other, ..)| *other != position), "not at once");
+    dispatcher.meet(position, Fate::Retry { at: at(5), failures: 1 });
+    let (again, attempt, _) = out(&mut dispatcher, 1, at(5)).remove(0);
+    assert_eq!((again, attempt), (position, 2));
+}
+
+#[test]
+fn a_suspect_goes_out_alone_and_the_move_says_so() {
+    let nine = vec![2; CRASHES_MAX as usize - 1];
+    let mut dispatcher = dispatcher(|group| (group.crashes, group.delivered_to) = (nine, 2));
+    let suspects = out(&mut dispatcher, 10, at(0));
+    assert_eq!(suspects.len(), 1);
+    assert_eq!(dispatcher.progress().unwrap().alone, 1, "though delivered_to was not raised");
+    assert!(out(&mut dispatcher, 10, at(0)).is_empty(), "nothing beside it");
+    assert!(dispatcher.ack(&suspects[0].2, at(0)));
+    assert_eq!(out(&mut dispatcher, 10, at(0))[0].0, 2, "the next suspect, alone");
+    assert_eq!(dispatcher.progress().unwrap().alone, 2);
+    let deliveries = [2].map(|position| dispatcher.slots[&position].event.clone());
+    let token = format!("7.2.{}", dispatcher.serial);
+    dispatcher.take_back(&[Delivery { token, attempt: 1, deadline: at(0), event: deliveries[0].clone() }]);
+    dispatcher.group.crashes.clear();
+    assert_eq!(out(&mut dispatcher, 10, at(0)).len(), 2);
+    assert_eq!(dispatcher.progress().unwrap().alone, 0, "nobody is alone any more");
+}
+
+#[test]
+fn until_a_step_of_the_clock_is_recorded_time_goes_on_as_before() {
+    let mut dispatcher = dispatcher(|_| ());
+    let boot = Duration::from_secs(100);
+    let moment = |now: Timestamp, more: u64| Moment { now, boot: boot + Duration::from_millis(more) };
+    dispatcher.offset = Some(moment(at(0), 0).offset());
+    let hour = 3_600_000;
+    let stepped = moment(at(hour), 5);
+    assert_eq!(dispatcher.now(stepped), at(5));
+    assert!(dispatcher.is_stepped(stepped));
+    let taken = dispatcher.take(1, dispatcher.now(stepped)).deliveries;
+    dispatcher.shift(hour as i64 - 5);
+    assert!(!dispatcher.is_stepped(stepped));
+    assert_eq!(dispatcher.deadline_of(&taken[0].token), Some(at(hour).plus(Duration::from_secs(30))));
+}

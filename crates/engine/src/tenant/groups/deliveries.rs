@@ -1,0 +1,363 @@
+//! Deliveries: handed to workers, answered for, and what their time brings: retries, missed deadlines, moves to record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::record::{DeadReason, Moved, Span};
+use model::{Position, Problem};
+
+use super::{PULL_MAX, PULL_WAIT_MAX, Settled};
+use crate::command::{Command, Failing, Why};
+use crate::deliver::GroupHandle;
+use crate::deliver::dispatcher::{Delivery, Dispatcher};
+use crate::mailbox::Pending;
+use crate::tenant::{ACK_FLUSH, Tenant};
+use crate::writer::Moment;
+
+/// How long the record of a failure has to come after whoever reported it went away.
+const ABANDONED: Duration = Duration::from_secs(1);
+
+impl Tenant {
+    /// Takes up to `max` events, waiting up to `wait` for the first. Dropping the future hands nothing out.
+    pub async fn pull(&self, name: &str, max: usize, wait: Duration) -> Result<Vec<Delivery>, Problem> {
+        let started = self.boot();
+        loop {
+            let handle = self.handle(name)?;
+            let mut woken = std::pin::pin!(handle.wake.notified());
+            woken.as_mut().enable();
+            let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX)).await?;
+            if !deliveries.is_empty() {
+                return Ok(deliveries);
+            }
+            if more {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let left = wait.min(PULL_WAIT_MAX).saturating_sub(self.boot().saturating_sub(started));
+            if left.is_zero() || self.is_closing() {
+                return Ok(deliveries);
+            }
+            if tokio::time::timeout(left, woken).await.is_err() {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    async fn take(&self, handle: &Arc<GroupHandle>, max: usize) -> Result<(Vec<Delivery>, bool), Problem> {
+        let (taken, moving, since, more, stepped) = {
+            let mut dispatcher = handle.dispatcher();
+            let more = self.look(handle, &mut dispatcher)?;
+            let moment = self.moment();
+            let now = dispatcher.now(moment);
+            let taken = dispatcher.take(max, now);
+            let moving =
+                if taken.deliveries.is_empty() { None } else { self.begin_move(&mut dispatcher, false) };
+            (taken, moving, dispatcher.group.since, more, dispatcher.is_stepped(moment))
+        };
+        let guard = HandOver { handle, deliveries: taken.deliveries };
+        // Asked before anything is waited for: a caller that goes away takes no ack with it.
+        let (recorded, failed) =
+            tokio::join!(self.end_move(handle, moving), self.fail(handle, since, taken.dying));
+        recorded.and(failed)?;
+        if stepped {
+            // So that the deadlines below are in the time that the callers see.
+            self.ask(Command::Note { records: Vec::new() }).await?;
+        }
+        let mut deliveries = guard.done();
+        let dispatcher = handle.dispatcher();
+        // While the move was written, a record of another's may have settled or moved some of them.
+        deliveries.retain_mut(|delivery| match dispatcher.deadline_of(&delivery.token) {
+            Some(deadline) => {
+                delivery.deadline = deadline;
+                true
+            }
+            None => false,
+        });
+        let now = dispatcher.now(self.moment());
+        drop(dispatcher);
+        if deliveries.len() == max {
+            // There may be more for the next in line.
+            handle.wake.notify_one();
+        }
+        if let Some(first) = deliveries.first() {
+            self.due_in(first.deadline.since(now));
+        }
+        Ok((deliveries, more))
+    }
+
+    /// Puts what has moved into the writer's mailbox while the group is held, so that moves are recorded in the order in
+    /// which they happened.
+    fn begin_move(&self, dispatcher: &mut Dispatcher, sync: bool) -> Option<Moving> {
+        let moved = dispatcher.progress()?;
+        self.submit_move(dispatcher, moved, sync)
+    }
+
+    fn submit_move(&self, dispatcher: &Dispatcher, moved: Moved, sync: bool) -> Option<Moving> {
+        let (ranges, acked, since) = (moved.ranges.clone(), moved.acked, dispatcher.group.since);
+        let pending = self.submit(Command::Move { moved, since, sync }).ok()?;
+        Some(Moving { pending, ranges, acked })
+    }
+
+    async fn end_move(&self, handle: &GroupHandle, moving: Option<Moving>) -> Result<(), Problem> {
+        let Some(Moving { pending, ranges, acked }) = moving else { return Ok(()) };
+        let answer = self.answer(pending).await;
+        answer.map(|_| ()).inspect_err(|_| handle.dispatcher().unrecord(&ranges, acked))
+    }
+
+    fn end_move_blocking(&self, handle: &GroupHandle, moving: Option<Moving>) {
+        let Some(Moving { pending, ranges, acked }) = moving else { return };
+        if self.answer_blocking(pending).is_err() {
+            handle.dispatcher().unrecord(&ranges, acked);
+        }
+    }
+
+    /// Returns deliveries that nobody will work on; no attempt is counted.
+    pub(crate) fn give_back(&self, name: &str, deliveries: &[Delivery]) -> Result<(), Problem> {
+        self.handle(name)?.dispatcher().take_back(deliveries);
+        Ok(())
+    }
+
+    /// Settles deliveries. Durable within 100 ms, or when this returns if `sync`.
+    pub async fn ack(&self, name: &str, tokens: &[String], sync: bool) -> Result<Settled, Problem> {
+        self.observe_held(name, tokens, true)?;
+        self.ack_uncounted(name, tokens, sync).await
+    }
+
+    /// Counts how long deliveries were held; handlers in process are counted where they run.
+    fn observe_held(&self, name: &str, tokens: &[String], ok: bool) -> Result<(), Problem> {
+        let handle = self.handle(name)?;
+        let dispatcher = handle.dispatcher();
+        let now = dispatcher.now(self.moment());
+        for (event, held) in tokens.iter().filter_map(|token| dispatcher.held(token, now)) {
+            self.metrics().handled(&event.envelope.topic, name, ok, held.as_secs_f64());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn ack_uncounted(
+        &self,
+        name: &str,
+        tokens: &[String],
+        sync: bool,
+    ) -> Result<Settled, Problem> {
+        let handle = self.handle(name)?;
+        let (settled, moving) = {
+            let mut dispatcher = handle.dispatcher();
+            let now = dispatcher.now(self.moment());
+            let settled = each(tokens, |token| dispatcher.ack(token, now));
+            let moving = if sync { self.begin_move(&mut dispatcher, true) } else { None };
+            (settled, moving)
+        };
+        if settled.done > 0 {
+            handle.freed.notify_waiters();
+            handle.wake.notify_one();
+            self.due_in(ACK_FLUSH);
+        }
+        if sync && moving.is_none() {
+            self.ask(Command::Note { records: Vec::new() }).await?;
+        }
+        self.end_move(&handle, moving).await?;
+        Ok(settled)
+    }
+
+    pub async fn nack(
+        &self,
+        name: &str,
+        tokens: &[String],
+        delay: Option<Duration>,
+        error: Option<String>,
+    ) -> Result<Settled, Problem> {
+        self.observe_held(name, tokens, false)?;
+        self.nack_uncounted(name, tokens, delay, error).await
+    }
+
+    pub(crate) async fn nack_uncounted(
+        &self,
+        name: &str,
+        tokens: &[String],
+        delay: Option<Duration>,
+        error: Option<String>,
+    ) -> Result<Settled, Problem> {
+        let change = move |failing: Failing| Failing { delay, error: error.clone(), ..failing };
+        self.release(name, tokens, Why::Failed, change).await
+    }
+
+    /// Straight to the dead letters.
+    pub async fn reject(
+        &self,
+        name: &str,
+        tokens: &[String],
+        error: Option<String>,
+    ) -> Result<Settled, Problem> {
+        self.observe_held(name, tokens, false)?;
+        let change = move |failing: Failing| Failing { error: error.clone(), ..failing };
+        self.release(name, tokens, Why::Dead(DeadReason::Rejected), change).await
+    }
+
+    pub async fn extend(&self, name: &str, tokens: &[String], by: Duration) -> Result<Settled, Problem> {
+        let handle = self.handle(name)?;
+        let mut dispatcher = handle.dispatcher();
+        let now = dispatcher.now(self.moment());
+        let settled = each(tokens, |token| dispatcher.extend(token, by, now));
+        drop(dispatcher);
+        self.due_in(by);
+        Ok(settled)
+    }
+
+    async fn release(
+        &self,
+        name: &str,
+        tokens: &[String],
+        why: Why,
+        change: impl Fn(Failing) -> Failing,
+    ) -> Result<Settled, Problem> {
+        let handle = self.handle(name)?;
+        let mut failing = Vec::new();
+        let (settled, since) = {
+            let mut dispatcher = handle.dispatcher();
+            let now = dispatcher.now(self.moment());
+            let settled = each(tokens, |token| match dispatcher.release(token, why, now) {
+                Some(one) => {
+                    failing.push(change(one));
+                    true
+                }
+                None => false,
+            });
+            (settled, dispatcher.group.since)
+        };
+        self.fail(&handle, since, failing).await?;
+        Ok(settled)
+    }
+
+    async fn fail(
+        &self,
+        handle: &Arc<GroupHandle>,
+        since: Position,
+        failing: Vec<Failing>,
+    ) -> Result<(), Problem> {
+        if failing.is_empty() {
+            return Ok(());
+        }
+        let mut limbo = Limbo::new(self, handle, since, &failing);
+        let command = Command::Fail { group: handle.name.clone(), since, failing };
+        let answer = self.ask(command).await;
+        limbo.answered = true;
+        answer.map(|_| ())
+    }
+
+    /// Missed deadlines, retries that are due, acks to be recorded.
+    pub(in crate::tenant) fn tick_groups(&self, moment: Moment) {
+        // The registry is let go of first: what the writer answers may change it.
+        let handles = self.registry().all();
+        for handle in handles {
+            let (late, moving, since, due, now) = {
+                let mut dispatcher = handle.dispatcher();
+                let now = dispatcher.now(moment);
+                let late = dispatcher.overdue(now);
+                let dirty = dispatcher.is_dirty();
+                let moving = if dirty { self.begin_move(&mut dispatcher, true) } else { None };
+                (late, moving, dispatcher.group.since, dispatcher.next_due(), now)
+            };
+            self.end_move_blocking(&handle, moving);
+            if !late.is_empty() {
+                let mut limbo = Limbo::new(self, &handle, since, &late);
+                let _ = self.ask_blocking(Command::Fail { group: handle.name.clone(), since, failing: late });
+                limbo.answered = true;
+            }
+            match due {
+                Some(due) if due <= now => handle.wake.notify_one(),
+                Some(due) => self.due_in(due.since(now)),
+                None => {}
+            }
+        }
+    }
+
+    /// Records every floor, also of groups that only passed over what does not concern them. At seal and at stop.
+    pub(crate) fn record_floors(&self) {
+        // The registry is let go of first: what the writer answers may change it.
+        let handles = self.registry().all();
+        for handle in handles {
+            let moving = {
+                let mut dispatcher = handle.dispatcher();
+                let _ = self.look(&handle, &mut dispatcher);
+                let moved = dispatcher.quiet_progress();
+                moved.and_then(|moved| self.submit_move(&dispatcher, moved, false))
+            };
+            self.end_move_blocking(&handle, moving);
+        }
+    }
+}
+
+/// A move on its way to the writer, and what it had to say.
+struct Moving {
+    pending: Pending,
+    ranges: Vec<Span>,
+    acked: u64,
+}
+
+/// Deliveries on their way to a worker; given back when the way ends early.
+struct HandOver<'a> {
+    handle: &'a Arc<GroupHandle>,
+    deliveries: Vec<Delivery>,
+}
+
+impl HandOver<'_> {
+    fn done(mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.deliveries)
+    }
+}
+
+impl Drop for HandOver<'_> {
+    fn drop(&mut self) {
+        if !self.deliveries.is_empty() {
+            self.handle.dispatcher().take_back(&self.deliveries);
+            self.handle.wake.notify_one();
+        }
+    }
+}
+
+/// Deliveries whose failure is on its way to the writer. What the record has not met by the end goes back to the ready
+/// ones: at once when the writer refused, a little later when whoever asked went away and the record may still come.
+struct Limbo<'a> {
+    tenant: &'a Tenant,
+    handle: &'a GroupHandle,
+    since: Position,
+    deliveries: Vec<(Position, u64)>,
+    answered: bool,
+}
+
+impl<'a> Limbo<'a> {
+    fn new(tenant: &'a Tenant, handle: &'a GroupHandle, since: Position, failing: &[Failing]) -> Limbo<'a> {
+        let deliveries = failing.iter().map(|one| (one.event.position, one.serial)).collect();
+        Limbo { tenant, handle, since, deliveries, answered: false }
+    }
+}
+
+impl Drop for Limbo<'_> {
+    fn drop(&mut self) {
+        let mut dispatcher = self.handle.dispatcher();
+        let now = dispatcher.now(self.tenant.moment());
+        let until = (!self.answered).then(|| now.plus(ABANDONED));
+        if dispatcher.group.since == self.since {
+            self.deliveries.iter().for_each(|delivery| dispatcher.forgive(*delivery, until));
+        }
+        let due = dispatcher.next_due();
+        drop(dispatcher);
+        self.handle.wake.notify_one();
+        self.handle.freed.notify_waiters();
+        if let Some(due) = due {
+            self.tenant.due_in(due.since(now));
+        }
+    }
+}
+
+fn each(tokens: &[String], mut good: impl FnMut(&str) -> bool) -> Settled {
+    let mut settled = Settled::default();
+    for token in tokens {
+        match good(token) {
+            true => settled.done += 1,
+            false => settled.stale.push(token.clone()),
+        }
+    }
+    settled
+}
