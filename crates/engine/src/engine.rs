@@ -2,6 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "the data directory itself is opened and locked here")]
 
+mod due;
+mod keepers;
+mod tenants;
+
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::future::Future;
@@ -9,30 +13,29 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use ledger::disk::{Disk, OsDisk};
 use model::event::Event;
 use model::{Code, Problem};
+use tokio::sync::oneshot;
 
 use crate::admit::{Caller, Draft, Layer};
 use crate::clock::{Clock, SystemClock};
 use crate::command::Outcome;
 use crate::deliver::lock;
 use crate::deliver::push::{self, Handling, Subscription};
-use crate::entropy::Entropy;
-use crate::maintain::housekeeper::{self, Housekeeper};
 use crate::metrics::Metrics;
-use crate::pool::{Bell, Pool, Watch, supervise};
+use crate::pool::{self, Bell, Pool, Watch, supervise};
 use crate::settings::Settings;
-use crate::tenant::{Home, Opening, Surroundings, Tenant};
+use crate::tenant::{Surroundings, Tenant};
+use due::Closed;
 
 /// The tenant that is meant when none is named.
 pub const DEFAULT_TENANT: &str = "main";
 /// Threads that write for tenants; a tenant is served by one at a time.
 const WRITERS: usize = 2;
-/// The timekeeper looks around at least this often.
-const LOOK_AROUND: Duration = Duration::from_secs(60);
+/// Threads that end tenants when the engine closes.
+const CLOSERS: usize = 16;
 
 pub struct Options {
     pub settings: Settings,
@@ -77,12 +80,21 @@ struct Shared {
     _lock: File,
     options: Options,
     around: Surroundings,
+    /// The open ones.
     tenants: Mutex<BTreeMap<String, Tenant>>,
+    /// Held while a tenant is opened or closed, so that there is never a second one on the same files.
+    gates: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
+    /// Those that are not open, and when they must be.
+    closed_tenants: Mutex<BTreeMap<String, Closed>>,
     /// Tenants that would not open, and why. The others serve.
     refused: Mutex<BTreeMap<String, Problem>>,
     closed: Arc<AtomicBool>,
     /// Calls the housekeeper before its time.
     chores: Arc<Bell>,
+    /// Calls the opener: a closed tenant is due.
+    openings: Arc<Bell>,
+    /// Held by whoever opens what is due, so that one who comes later finds it done.
+    opening: Mutex<()>,
 }
 
 impl Engine {
@@ -111,44 +123,20 @@ impl Engine {
             options,
             around,
             tenants: Mutex::default(),
+            gates: Mutex::default(),
+            closed_tenants: Mutex::default(),
             refused: Mutex::default(),
             closed: Arc::default(),
             chores: Arc::default(),
+            openings: Arc::default(),
+            opening: Mutex::default(),
         };
         let engine = Engine(Arc::new(shared));
-        engine.open_tenants()?;
+        engine.begin_tenants()?;
         engine.start_timekeeper()?;
         engine.start_housekeeper()?;
+        engine.start_opener()?;
         Ok(engine)
-    }
-
-    /// Every tenant that is there, and `main`. One that is damaged does not keep the others from serving.
-    fn open_tenants(&self) -> Result<(), Problem> {
-        let mut names = self.names_on_disk()?;
-        if !names.iter().any(|name| name == DEFAULT_TENANT) {
-            names.push(DEFAULT_TENANT.to_owned());
-        }
-        let alone = names.len() == 1;
-        for name in names {
-            match self.tenant(&name) {
-                Ok(_) => {}
-                Err(problem) if alone => return Err(problem),
-                Err(problem) => {
-                    tracing::error!(tenant = name, %problem, "this tenant does not open; the others serve");
-                    lock(&self.0.refused).insert(name, problem);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn names_on_disk(&self) -> Result<Vec<String>, Problem> {
-        let tenants = self.0.dir.join("tenants");
-        let entries = std::fs::read_dir(&tenants).map_err(|error| io_problem(&tenants, &error))?;
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.filter(|name| check_name(name).is_ok()).collect();
-        names.sort();
-        Ok(names)
     }
 
     pub fn dir(&self) -> &Path {
@@ -157,48 +145,6 @@ impl Engine {
 
     pub fn metrics(&self) -> Arc<Metrics> {
         self.0.around.metrics.clone()
-    }
-
-    /// An open tenant, opened or created now if need be.
-    pub fn tenant(&self, name: &str) -> Result<Tenant, Problem> {
-        check_name(name)?;
-        let mut tenants = lock(&self.0.tenants);
-        if let Some(tenant) = tenants.get(name) {
-            return Ok(tenant.clone());
-        }
-        if self.0.closed.load(Ordering::Acquire) {
-            return Err(crate::tenant::closing());
-        }
-        let tenant = self.open_tenant(name)?;
-        tenants.insert(name.to_owned(), tenant.clone());
-        lock(&self.0.refused).remove(name);
-        Ok(tenant)
-    }
-
-    fn open_tenant(&self, name: &str) -> Result<Tenant, Problem> {
-        let parent = self.0.dir.join("tenants");
-        let dir = parent.join(name);
-        make_dir(&dir)?;
-        let options = &self.0.options;
-        let home = Home::Directory { disk: options.disk.clone(), dir, options: options.ledger };
-        let entropy = options.seed.map_or_else(Entropy::kernel, Entropy::seeded);
-        let opening = Opening { name: name.to_owned(), home, layers: options.layers.clone(), entropy };
-        Tenant::open(opening, self.0.around.clone())
-    }
-
-    /// The tenant that is meant when none is named.
-    pub fn main(&self) -> Result<Tenant, Problem> {
-        self.tenant(DEFAULT_TENANT)
-    }
-
-    /// Whether there is such a tenant, open or refused for what is wrong with it.
-    pub fn has_tenant(&self, name: &str) -> bool {
-        lock(&self.0.tenants).contains_key(name) || lock(&self.0.refused).contains_key(name)
-    }
-
-    /// Every tenant that is open.
-    pub fn tenants(&self) -> Vec<String> {
-        lock(&self.0.tenants).keys().cloned().collect()
     }
 
     pub fn health(&self) -> Health {
@@ -233,53 +179,32 @@ impl Engine {
         if self.0.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let tenants: Vec<Tenant> = lock(&self.0.tenants).values().cloned().collect();
-        let mut result = Ok(());
+        let tenants = self.open_tenants();
+        tenants.iter().for_each(Tenant::begin_close);
         for tenant in tenants {
-            result = result.and(tenant.close().await);
+            tenant.drain().await;
         }
-        self.0.around.bell.ring();
-        self.0.chores.ring();
+        let ended = self.end_all().await;
+        for bell in [&self.0.around.bell, &self.0.chores, &self.0.openings] {
+            bell.ring();
+        }
         self.0.around.pool.close();
-        result
+        ended
     }
 
-    /// One thread wakes tenants when something is due: deadlines, retries, deferred publishes, unflushed acks.
-    fn start_timekeeper(&self) -> Result<(), Problem> {
-        let (shared, closed) = (Arc::downgrade(&self.0), self.0.closed.clone());
-        let (bell, clock) = (self.0.around.bell.clone(), self.0.around.clock.clone());
-        supervise("timekeeper", &self.0.around.health, move || {
-            while !closed.load(Ordering::Acquire) {
-                let Some(shared) = shared.upgrade() else { return };
-                let tenants: Vec<Tenant> = lock(&shared.tenants).values().cloned().collect();
-                drop(shared);
-                let now = clock.boot();
-                tenants.iter().filter(|t| t.next_tick().is_some_and(|due| due <= now)).for_each(Tenant::tick);
-                let next = tenants.iter().filter_map(Tenant::next_tick).min();
-                drop(tenants);
-                bell.wait(next.map_or(LOOK_AROUND, |due| due.saturating_sub(clock.boot())).min(LOOK_AROUND));
-            }
-        })
-    }
-}
-
-impl Engine {
-    /// One thread does what tenants need now and then: trimming, sidecars, checkpoints, reading old data again.
-    fn start_housekeeper(&self) -> Result<(), Problem> {
-        let (shared, closed) = (Arc::downgrade(&self.0), self.0.closed.clone());
-        let (chores, metrics) = (self.0.chores.clone(), self.0.around.metrics.clone());
-        supervise("housekeeper", &self.0.around.health, move || {
-            let mut housekeeper = Housekeeper::default();
-            chores.wait(housekeeper::EVERY);
-            while !closed.load(Ordering::Acquire) {
-                let Some(shared) = shared.upgrade() else { return };
-                let tenants: Vec<Tenant> = lock(&shared.tenants).values().cloned().collect();
-                drop(shared);
-                housekeeper.round(&tenants, &metrics);
-                drop(tenants);
-                chores.wait(housekeeper::EVERY);
-            }
-        })
+    /// Ends every tenant, many at a time: each waits for a few syncs, and the disk does those together.
+    async fn end_all(&self) -> Result<(), Problem> {
+        let gates: Vec<_> =
+            lock(&self.0.gates).iter().map(|(name, gate)| (name.clone(), gate.clone())).collect();
+        let (engine, (done, ended)) = (self.clone(), oneshot::channel());
+        supervise("closer", &self.0.around.health, move || {
+            let ended = pool::each(CLOSERS, &gates, |(name, gate)| engine.end_last(name, gate));
+            engine.write_due();
+            // Whoever hears of it may open the directory again at once.
+            drop(engine);
+            let _ = done.send(ended.into_iter().collect());
+        })?;
+        ended.await.unwrap_or_else(|_| Err(Problem::new(Code::TaskDied, "the closing task died")))
     }
 }
 
@@ -319,6 +244,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
 }
 
 fn prepare(dir: &Path, create: bool) -> Result<(), Problem> {
+    if dir.ancestors().any(Path::is_file) {
+        let detail = format!("\"{}\" is a file or lies in one", dir.display());
+        return Err(Problem::new(Code::UsageInvalid, detail).hint("`--data DIR` names a directory"));
+    }
     if !create && !dir.join("tenants").is_dir() {
         return Err(Problem::new(
             Code::StoreNotFound,

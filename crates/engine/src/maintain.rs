@@ -5,7 +5,7 @@
 
 pub mod backup;
 mod erase;
-mod files;
+pub(crate) mod files;
 pub mod housekeeper;
 mod records;
 mod refold;

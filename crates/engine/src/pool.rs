@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "the one place that starts the engine's own threads")]
 
 use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -80,6 +82,20 @@ impl Pool {
             work.work();
         }
     }
+}
+
+/// Does `work` on every item, a few at a time, and waits for all. In no order.
+pub fn each<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let take = || items.get(next.fetch_add(1, Ordering::Relaxed));
+        std::iter::from_fn(take).map(&work).collect::<Vec<R>>()
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
+        let done = running.into_iter().map(|thread| thread.join().unwrap_or_else(|why| resume_unwind(why)));
+        done.flatten().collect()
+    })
 }
 
 /// Who is alive. A part that died is named here, and readiness fails until the process is started again.

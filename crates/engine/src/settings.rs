@@ -1,6 +1,7 @@
 //! What a tenant is told to be: limits, retention and the rules of the publish chain. Plain data, read once
 //! at open.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::time::parse_duration;
@@ -25,6 +26,10 @@ pub struct Settings {
     pub redactions: Vec<RedactRule>,
     pub attention: Vec<AttentionRule>,
     pub switches: Switches,
+    /// The switches of tenants that differ.
+    pub tenants: BTreeMap<String, Switches>,
+    /// A tenant that nobody used for so long is closed.
+    pub idle: Duration,
 }
 
 impl Default for Settings {
@@ -38,6 +43,8 @@ impl Default for Settings {
             redactions: Vec::new(),
             attention: Vec::new(),
             switches: Switches::default(),
+            tenants: BTreeMap::new(),
+            idle: Duration::from_secs(300),
         }
     }
 }

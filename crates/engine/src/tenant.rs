@@ -91,6 +91,8 @@ pub(crate) struct Inner {
     sync_nanos: AtomicU64,
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
+    /// Boot time, in nanoseconds, at which somebody was last seen to use it.
+    used: AtomicU64,
     closing: AtomicBool,
     /// The last head that a clean stop marked; nothing was written since while it equals the head.
     closed_at: Option<Position>,
@@ -164,6 +166,11 @@ impl Tenant {
 
     pub fn is_closing(&self) -> bool {
         self.0.closing.load(Ordering::Acquire)
+    }
+
+    /// Whether its writer is there: neither closed nor stopped.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.0.writer).is_some()
     }
 
     pub(crate) fn boot(&self) -> Duration {

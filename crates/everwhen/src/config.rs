@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::settings::Settings;
+use engine::settings::{Settings, Switches};
 use model::{Code, Problem};
 
 mod rules;
@@ -14,7 +14,21 @@ use written::{Said, Source, Table};
 
 /// Every table of the file with its keys; what is not here is refused.
 const TABLES: [(&str, &[&str]); 7] = [
-    ("", &["listen", "data", "events", "retention", "layers", "schema", "redact", "attention"]),
+    (
+        "",
+        &[
+            "listen",
+            "data",
+            "idle",
+            "events",
+            "retention",
+            "layers",
+            "tenants",
+            "schema",
+            "redact",
+            "attention",
+        ],
+    ),
     ("events", &["default_space", "max_payload", "max_depth"]),
     ("retention", &["age", "bytes", "respect_groups", "respect_runs"]),
     ("layers", &["validation", "redaction", "attention", "tracing", "metrics"]),
@@ -65,7 +79,9 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
     }
     events(&layered("events"), &mut config.settings)?;
     retention(&layered("retention"), &mut config.settings)?;
-    layers(&layered("layers"), &mut config.settings)?;
+    own.set("idle", |said| said.duration(), &mut config.settings.idle)?;
+    layers(&layered("layers"), &mut config.settings.switches)?;
+    tenants(&top, &mut config.settings)?;
     rules::read(&top, &mut config.settings)?;
     Ok(config)
 }
@@ -108,13 +124,27 @@ fn retention(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Probl
     layered.set("respect_runs", |said| said.boolean(), &mut retention.respect_runs)
 }
 
-fn layers(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Problem> {
-    let switches = &mut settings.switches;
+fn layers(layered: &Layered<'_>, switches: &mut Switches) -> Result<(), Problem> {
     layered.set("validation", |said| said.boolean(), &mut switches.validation)?;
     layered.set("redaction", |said| said.boolean(), &mut switches.redaction)?;
     layered.set("attention", |said| said.boolean(), &mut switches.attention)?;
     layered.set("tracing", |said| said.boolean(), &mut switches.tracing)?;
     layered.set("metrics", |said| said.boolean(), &mut switches.metrics)
+}
+
+/// `[tenants.NAME.layers]`: what is not said there is as for all.
+fn tenants(top: &Table<'_>, settings: &mut Settings) -> Result<(), Problem> {
+    let Some(tenants) = top.table("tenants")? else { return Ok(()) };
+    for name in tenants.keys() {
+        let Some(tenant) = tenants.table(name)? else { continue };
+        tenant.only(&["layers"], &TABLES)?;
+        let mut switches = settings.switches;
+        let table = tenant.table("layers")?;
+        table.iter().try_for_each(|table| table.only(TABLES[3].1, &TABLES))?;
+        layers(&Layered { table: Ok(table), env: &|_| None, section: "layers" }, &mut switches)?;
+        settings.tenants.insert(name.to_owned(), switches);
+    }
+    Ok(())
 }
 
 /// A table of the file with the environment over it.

@@ -48,7 +48,7 @@ pub use line::{Bad, BodyRef, Json, Line, RecordRef, Records, check, lines, parse
 pub use memory::{MemoryFaults, MemoryLedger};
 pub use salvage::{Salvaged, salvage};
 pub use verify::{Finding, FindingKind, Report, verify};
-pub use witness::{Witness, origin};
+pub use witness::{Witness, closed_at, origin};
 
 /// The kind of the record that ends a clean stop.
 pub const CLOSED: &str = "ledger.closed";

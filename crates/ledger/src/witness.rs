@@ -8,8 +8,8 @@ use std::path::Path;
 use model::Position;
 
 use crate::disk::Disk;
-use crate::file::{segment, walk};
-use crate::{Chain, Finding, FindingKind, Report};
+use crate::file::{marker, segment, walk};
+use crate::{Chain, Finding, FindingKind, Head, Report};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
@@ -42,6 +42,11 @@ impl Witness {
             }
         }
     }
+}
+
+/// Where a ledger was closed, while nothing was written to it since.
+pub fn closed_at(disk: &dyn Disk, dir: &Path) -> Option<Head> {
+    marker::read(disk, dir)
 }
 
 /// The chain after the first line a tenant ever wrote, which tells its ledger from all others; `None` when that line is

@@ -82,6 +82,7 @@ codes! {
     ConfigInvalid "config.invalid" 422 2 Operator "the configuration has a wrong value";
     UsageInvalid "usage.invalid" 422 2 Author "the command was not understood";
     ServerUnreachable "server.unreachable" 503 6 Outside "the server does not answer";
+    ServerAddressTaken "server.address_taken" 503 6 Operator "another program listens there";
     ExprSyntax "expr.syntax" 422 4 Author "the expression cannot be read";
     ExprUnknownName "expr.unknown_name" 422 4 Author "the expression uses an unknown name";
     ExprType "expr.type" 422 4 Author "the expression mixes types that do not go together";

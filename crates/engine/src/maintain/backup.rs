@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ledger::{Chain, Head, Segment};
 use model::{Code, Position, Problem, Timestamp};
@@ -99,9 +100,16 @@ pub async fn backup(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
 async fn copy_all(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
     let mut tenants = Vec::new();
     let at = engine.main()?.moment().now;
-    for name in engine.tenants() {
+    for name in engine.tenants()? {
         let target = to.join("tenants").join(&name);
-        tenants.push(aside(&engine.tenant(&name)?, move |tenant| copy_tenant(tenant, &target)).await?);
+        let was_open = engine.open_tenants().iter().any(|tenant| tenant.name() == name);
+        // One that does not open is told among those left out.
+        let Ok(tenant) = engine.tenant(&name) else { continue };
+        tenants.push(aside(&tenant, move |tenant| copy_tenant(tenant, &target)).await?);
+        drop(tenant);
+        if !was_open {
+            engine.close_if(&name, Duration::ZERO);
+        }
     }
     files::copy_keys(&engine.dir().join("keys"), &to.join("keys"))?;
     let place = |t: &Copied| (t.tenant.clone(), Place { position: t.last, chain: t.head.clone() });

@@ -20,6 +20,8 @@ use crate::tenant::Tenant;
 
 /// An active segment smaller than this is not sealed for its age: the housekeeping's own records would keep it turning.
 const SEAL_MIN: u64 = 4 << 10;
+/// A tenant that is closed is not opened more often than this to trim it.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// A state of this size is copied without thinking twice.
 const SMALL_STATE: u64 = 4 << 20;
 
@@ -54,6 +56,18 @@ pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
         done = Some(Trimmed { segments: cut.segments + before.0, bytes: cut.bytes + before.1, ..cut });
     }
     Ok(done)
+}
+
+/// When a tenant that nobody uses should be looked after again: its oldest segment is then too old. Not sooner than in a
+/// while, because a group may be what holds it.
+pub(crate) fn next(tenant: &Tenant) -> Result<Option<Timestamp>, Problem> {
+    let Some(age) = tenant.settings().retention.age else { return Ok(None) };
+    let segments = tenant.with_writer(|writer| Ok(writer.ledger.segments()))?;
+    if segments.len() == 1 && segments[0].bytes < SEAL_MIN {
+        return Ok(None);
+    }
+    let oldest = tenant.recorded_at(segments[0].first)?;
+    Ok(Some(oldest.plus(age).max(tenant.moment().now.plus(LOOK_AGAIN))))
 }
 
 /// Only sealed segments can go, so an active one that is old or large enough is sealed.

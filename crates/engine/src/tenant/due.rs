@@ -1,13 +1,45 @@
 //! What a tenant does when its time has come, not when somebody asks: deadlines, retries, deferred publishes, flushes.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use model::{Problem, Timestamp};
+
 use super::Tenant;
 use crate::command::{Answer, Command};
-use crate::writer::{Moment, STATE_OPEN_MAX};
+use crate::maintain::retention;
+use crate::writer::{Moment, STATE_OPEN_MAX, Writer};
 
 impl Tenant {
+    /// Somebody uses it.
+    pub(crate) fn touch(&self) {
+        self.0.used.store(self.boot().as_nanos() as u64, Ordering::Release);
+    }
+
+    /// Whether nobody has held a handle but the caller, who shows none around, and nothing was in flight or due soon, for
+    /// `idle`.
+    pub(crate) fn rests(&self, idle: Duration) -> bool {
+        let held = Arc::strong_count(&self.0) > 1;
+        if held || self.registry().all().iter().any(|handle| handle.dispatcher().in_flight() > 0) {
+            self.touch();
+            return false;
+        }
+        let used = Duration::from_nanos(self.0.used.load(Ordering::Acquire));
+        if used + idle > self.boot() {
+            return false;
+        }
+        let soon = self.moment().now.plus(idle);
+        self.next_due().is_ok_and(|due| due.is_none_or(|due| due > soon))
+    }
+
+    /// When it must be open again though nobody asks: what is durable and waits for its time.
+    pub(crate) fn next_due(&self) -> Result<Option<Timestamp>, Problem> {
+        let first = |writer: &mut Writer| Ok(writer.state.deferred.first().map(|(until, _)| *until));
+        let deferred = self.with_writer(first)?;
+        Ok([deferred, retention::next(self)?].into_iter().flatten().min())
+    }
+
     /// The next thing a group, a deferred publish or an unflushed ack waits for is due `after` now.
     pub(crate) fn due_in(&self, after: Duration) {
         let due = self.boot().saturating_add(after).as_nanos().min(u128::from(u64::MAX) - 1) as u64;

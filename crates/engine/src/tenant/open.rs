@@ -72,6 +72,7 @@ impl Tenant {
             first_reader: Mutex::new(writer.ledger.reader()),
             sync_nanos: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
+            used: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             closed_at: (opened.clean || head == 0).then_some(head),
             upkeep: Upkeep::default(),
@@ -79,6 +80,7 @@ impl Tenant {
             writer: Mutex::new(Some(writer)),
         };
         let tenant = Tenant(Arc::new(inner));
+        tenant.touch();
         tenant.wake_groups()?;
         tenant.note_opening(opened)?;
         crate::maintain::finish(&tenant)?;
@@ -147,14 +149,25 @@ impl Tenant {
 
     /// Ends cleanly: handlers finish, acks and floors are recorded, the end mark is synced.
     pub async fn close(&self) -> Result<(), Problem> {
-        if self.0.closing.swap(true, Ordering::AcqRel) {
+        if self.is_closing() {
             return Ok(());
         }
-        self.registry().all().iter().for_each(|handle| handle.wake.notify_waiters());
+        self.begin_close();
+        self.drain().await;
+        self.close_now()
+    }
+
+    /// Takes no more, and tells those who wait.
+    pub(crate) fn begin_close(&self) {
+        if !self.0.closing.swap(true, Ordering::AcqRel) {
+            self.registry().all().iter().for_each(|handle| handle.wake.notify_waiters());
+        }
+    }
+
+    /// Lets handlers finish.
+    pub(crate) async fn drain(&self) {
         let mut workers = self.0.workers.lock().await;
         while workers.join_next().await.is_some() {}
-        drop(workers);
-        self.close_now()
     }
 
     /// The part of closing that waits for nobody.

@@ -10,5 +10,6 @@ mod restart;
 mod rig;
 mod suspects;
 mod temp;
+mod tenants;
 mod traps;
 mod witness;

@@ -32,7 +32,7 @@ fn the_template_is_understood_commented_out_or_not() {
         .lines()
         .map(|line| {
             line.strip_prefix("# ")
-                .filter(|rest| rest.contains(" = ") || rest.starts_with("[["))
+                .filter(|rest| rest.contains(" = ") || rest.starts_with('['))
                 .unwrap_or(line)
         })
         .filter(|line| !line.contains("schema") && !line.contains("order."))
@@ -41,6 +41,24 @@ fn the_template_is_understood_commented_out_or_not() {
     let config = settled(&live, &[]).unwrap();
     assert_eq!(config.settings.redactions.len(), 1);
     assert_eq!(config.settings.attention.len(), 1);
+}
+
+#[test]
+fn a_tenant_may_switch_layers_for_itself() {
+    let text =
+        "idle = \"1h\"\n[layers]\nmetrics = false\n[tenants.acme.layers]\nattention = false\n[tenants.b]\n";
+    let settings = settled(text, &[("EVERWHEN_LAYERS_TRACING", "false")]).unwrap().settings;
+    let acme = settings.tenants["acme"];
+    assert_eq!(settings.idle, Duration::from_secs(3600));
+    assert_eq!((acme.attention, acme.metrics, acme.tracing, acme.validation), (false, false, false, true));
+    assert!(settings.switches.attention && settings.tenants["b"] == settings.switches);
+    for (text, line) in
+        [("[tenants.a]\nlayer = 1", "layers"), ("[tenants.a.layers]\nmetric = true", "metrics")]
+    {
+        let problem = settled(text, &[]).err().unwrap();
+        assert_eq!(problem.code(), Code::ConfigUnknownKey);
+        assert!(problem.hint_text().unwrap().contains(line), "{problem}");
+    }
 }
 
 #[test]

@@ -84,6 +84,10 @@ impl<'a> Table<'a> {
             .with("nearest", nearest))
     }
 
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.table.keys().map(|key| key.get_ref().as_ref())
+    }
+
     pub fn get(&self, key: &'a str) -> Option<Said<'a>> {
         let value = self.table.get(key)?;
         Some(Said {

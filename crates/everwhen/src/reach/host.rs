@@ -28,8 +28,15 @@ impl Host {
         options: Doors,
     ) -> Result<Host, Problem> {
         let wrong = |error: std::io::Error| {
-            Problem::new(Code::UsageInvalid, format!("cannot listen on \"{address}\": {error}"))
-                .hint("choose another with --listen; port 0 picks a free one")
+            let detail = format!("cannot listen on \"{address}\": {error}");
+            match error.kind() {
+                std::io::ErrorKind::AddrInUse => Problem::new(Code::ServerAddressTaken, detail).hint(
+                    "stop the program that listens there, or choose another address with --listen; \
+                     port 0 picks a free one",
+                ),
+                _ => Problem::new(Code::UsageInvalid, detail)
+                    .hint("choose another with --listen; port 0 picks a free one"),
+            }
         };
         let listener = TcpListener::bind(address).await.map_err(wrong)?;
         let url = format!("http://{}", listener.local_addr().map_err(wrong)?);

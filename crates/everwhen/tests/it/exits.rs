@@ -6,6 +6,9 @@ use crate::support::Place;
 fn every_failure_has_its_exit_code_and_one_line_of_json() {
     let place = Place::new();
     place.run(&["publish", "a.b", "{}"]).ok();
+    std::fs::write(place.path().join("file"), "").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
     let table: &[(&[&str], i32, &str)] = &[
         (&["nonsense"], 2, "usage.invalid"),
         (&["publish"], 2, "usage.invalid"),
@@ -37,6 +40,9 @@ fn every_failure_has_its_exit_code_and_one_line_of_json() {
         (&["groups", "put", "G", "--pattern", "#"], 4, "group.invalid"),
         (&["groups", "put", "g", "--pattern", "#", "--ordering", "key"], 4, "group.invalid"),
         (&["tail", "--no-follow", "--server", "http://127.0.0.1:1"], 6, "server.unreachable"),
+        (&["publish", "a", "{}", "--data", "file"], 2, "usage.invalid"),
+        (&["serve", "--data", "file/below"], 2, "usage.invalid"),
+        (&["serve", "--listen", &address], 6, "server.address_taken"),
     ];
     for (args, code, name) in table {
         let done = place.run(&[*args, &["--json"]].concat()).exits(*code);

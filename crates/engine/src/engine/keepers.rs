@@ -1,0 +1,92 @@
+//! The engine's own threads: one keeps the time, one the house, one opens what is due. Each lives as long as the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use model::Problem;
+
+use super::{Engine, Shared};
+use crate::deliver::lock;
+use crate::maintain::housekeeper::{self, Housekeeper};
+use crate::pool::{Bell, supervise};
+use crate::tenant::Tenant;
+
+/// The timekeeper and the opener look around at least this often.
+const LOOK_AROUND: Duration = Duration::from_secs(60);
+
+impl Engine {
+    /// Wakes tenants when something is due: deadlines, retries, deferred publishes, unflushed acks.
+    pub(super) fn start_timekeeper(&self) -> Result<(), Problem> {
+        self.keep("timekeeper", &self.0.around.bell.clone(), |engine| {
+            let tenants = engine.open_tenants();
+            let (clock, openings) = (engine.0.around.clock.clone(), engine.0.openings.clone());
+            let wake = engine.next_wake();
+            drop(engine);
+            if wake == Some(Duration::ZERO) {
+                openings.ring();
+            }
+            let now = clock.boot();
+            tenants.iter().filter(|t| t.next_tick().is_some_and(|due| due <= now)).for_each(Tenant::tick);
+            let next = tenants.iter().filter_map(Tenant::next_tick).min();
+            let next = next.map(|due| due.saturating_sub(clock.boot()));
+            [next, wake.filter(|wake| !wake.is_zero())].into_iter().flatten().min().unwrap_or(LOOK_AROUND)
+        })
+    }
+
+    /// How long until a closed tenant wants to be opened.
+    fn next_wake(&self) -> Option<Duration> {
+        let now = self.0.around.clock.now();
+        let closed = lock(&self.0.closed_tenants);
+        let wait = |due: model::Timestamp| due.since(now);
+        if closed.values().any(|closed| closed.wants_opening(now)) {
+            return Some(Duration::ZERO);
+        }
+        closed.values().filter_map(|closed| closed.due()).min().map(wait)
+    }
+
+    /// Opens closed tenants that are due. Apart from the timekeeper, because a fold may take long.
+    pub(super) fn start_opener(&self) -> Result<(), Problem> {
+        self.keep("opener", &self.0.openings.clone(), |engine| {
+            engine.open_due();
+            LOOK_AROUND
+        })
+    }
+
+    /// Does what tenants need now and then: trimming, sidecars, checkpoints, reading old data again, closing.
+    pub(super) fn start_housekeeper(&self) -> Result<(), Problem> {
+        let mut housekeeper = Housekeeper::default();
+        let mut first = true;
+        self.keep("housekeeper", &self.0.chores.clone(), move |engine| {
+            if std::mem::take(&mut first) {
+                return housekeeper::EVERY;
+            }
+            let (tenants, metrics) = (engine.open_tenants(), engine.metrics());
+            let shared = Arc::downgrade(&engine.0);
+            drop(engine);
+            housekeeper.round(&tenants, &metrics);
+            drop(tenants);
+            if let Some(shared) = shared.upgrade() {
+                Engine(shared).close_idle();
+            }
+            housekeeper::EVERY
+        })
+    }
+
+    /// Runs `round` until the engine closes or is dropped, with a wait of what it says in between.
+    fn keep(
+        &self,
+        name: &str,
+        bell: &Arc<Bell>,
+        mut round: impl FnMut(Engine) -> Duration + Send + 'static,
+    ) -> Result<(), Problem> {
+        let (shared, closed, bell) = (Arc::downgrade(&self.0), self.0.closed.clone(), bell.clone());
+        let upgrade = move |shared: &std::sync::Weak<Shared>| shared.upgrade().map(Engine);
+        supervise(name, &self.0.around.health, move || {
+            while !closed.load(Ordering::Acquire) {
+                let Some(engine) = upgrade(&shared) else { return };
+                bell.wait(round(engine).min(LOOK_AROUND));
+            }
+        })
+    }
+}
