@@ -246,7 +246,7 @@ fn depth_of(draft: &Draft, cause_depth: Option<u32>) -> Result<u32, Problem> {
 
 /// The event as filters see it before it has a position.
 fn preview(caller: &Caller, draft: &Draft, depth: u32, now: Timestamp) -> Value {
-    let content = Content::Kept { payload: draft::raw("null"), ext: None };
+    let content = Content::new("null", None);
     let envelope = envelope(caller, draft.clone(), depth).0;
     let mut value = Event { position: 0, recorded_at: now, envelope, content }.to_value();
     if let Some(event) = value.as_object_mut() {
@@ -289,11 +289,10 @@ fn envelope(caller: &Caller, draft: Draft, depth: u32) -> (Envelope, Content) {
         sequence: draft.sequence,
         content_type: draft.content_type,
     };
-    (envelope, Content::Kept { payload: draft.payload, ext: draft.ext })
+    (envelope, Content::new(draft.payload.get(), draft.ext.as_deref().map(|ext| ext.get())))
 }
 
 fn seal(caller: &Caller, draft: Draft, depth: u32, salt: [u8; 16], deferred: Option<Timestamp>) -> Prepared {
-    let body = Content::to_body(draft.payload.get(), draft.ext.as_deref().map(|ext| ext.get()));
     let (envelope, content) = envelope(caller, draft, depth);
     let fingerprint = envelope.key.as_ref().and_then(|_| fingerprint(&envelope, &content));
     let event = Event { position: 0, recorded_at: Timestamp::EPOCH, envelope, content };
@@ -305,7 +304,8 @@ fn seal(caller: &Caller, draft: Draft, depth: u32, salt: [u8; 16], deferred: Opt
             (record.kind(), record.data())
         }
     };
-    let record = NewRecord { kind, version: 1, data, body: Some(NewBody::new(salt, body)) };
+    let body = event.content.body().map(|body| NewBody::new(salt, body.clone()));
+    let record = NewRecord { kind, version: 1, data, body };
     Prepared { event, fingerprint, record, deferred }
 }
 

@@ -80,32 +80,55 @@ pub fn records(
     from: Position,
     mut each: impl FnMut(Place, Record) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    for text in ledger::lines(bytes) {
-        let (line, time) = parse(text)?;
+    commits(bytes, |line, time| {
         for record in line.records().filter(|record| record.position >= from) {
-            let decoded = Record::decode(at(&record, time)).map_err(|e| undecodable(e, record.position))?;
+            let decoded = Record::decode(at(record, time)).map_err(|e| undecodable(e, record.position))?;
             each(Place { position: record.position, time }, decoded)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
+    .map(drop)
 }
 
-/// Every event of `bytes` in `from..=to`, in order; records of other kinds are not decoded.
+/// Every line of `bytes`; they must follow on each other. Answers with the position behind the last, 0 without lines.
+fn commits(
+    bytes: &[u8],
+    mut each: impl FnMut(&Line<'_>, Timestamp) -> Result<(), Problem>,
+) -> Result<Position, Problem> {
+    let mut next = 0;
+    for text in ledger::lines(bytes) {
+        let (line, time) = parse(text)?;
+        if next != 0 && line.first != next {
+            return Err(misplaced(next, line.first));
+        }
+        next = line.last().saturating_add(1);
+        each(&line, time)?;
+    }
+    Ok(next)
+}
+
+/// Where one position was due, the ledger says another.
+pub fn misplaced(due: Position, found: Position) -> Problem {
+    let detail = format!("position {due} was due in the ledger where a line says {found}");
+    Problem::new(Code::StoreCorrupt, detail).hint("see `everwhen verify`")
+}
+
+/// Every event of `bytes` in `from..=to`, in order; records of other kinds are not decoded. Answers with the position
+/// behind the last line.
 pub fn events(
     bytes: &[u8],
     (from, to): (Position, Position),
     mut each: impl FnMut(Arc<Event>),
-) -> Result<(), Problem> {
-    for text in ledger::lines(bytes) {
-        let (line, time) = parse(text)?;
+) -> Result<Position, Problem> {
+    commits(bytes, |line, time| {
         for record in line.records() {
             if record.kind == "event" && record.position >= from && record.position <= to {
-                let event = decode_event(&at(&record, time)).map_err(|e| undecodable(e, record.position))?;
+                let event = decode_event(&at(record, time)).map_err(|e| undecodable(e, record.position))?;
                 each(Arc::new(event));
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Folds everything after the state's applied position. The state's chain must be the ledger's.

@@ -47,6 +47,8 @@ use crate::writer::{Fatal, Moment, STATE_OPEN_MAX, Turn, Writer};
 
 /// A sync slower than this is not worth blocking an async worker for; a pool thread waits instead.
 const INLINE_SYNC_MAX: Duration = Duration::from_millis(2);
+/// Readers and buffers that are kept for the next who reads a backlog.
+const SHELF: usize = 4;
 /// Acks are recorded this long after they came, at the latest (R10 promises 100 ms).
 const ACK_FLUSH: Duration = Duration::from_millis(50);
 
@@ -86,6 +88,8 @@ pub(crate) struct Inner {
     seen: watch::Sender<Position>,
     registry: RwLock<Registry>,
     readers: Mutex<Vec<Box<dyn Reader>>>,
+    /// What backlogs are read into.
+    buffers: Mutex<Vec<Vec<u8>>>,
     /// Where further readers come from.
     first_reader: Mutex<Box<dyn Reader>>,
     sync_nanos: AtomicU64,
@@ -376,7 +380,7 @@ impl Tenant {
         let mut reader = shelved.unwrap_or_else(|| lock(&self.0.first_reader).another());
         let result = read(reader.as_mut());
         let mut shelf = lock(&self.0.readers);
-        if shelf.len() < 4 {
+        if shelf.len() < SHELF {
             shelf.push(reader);
         }
         result
@@ -397,13 +401,21 @@ impl Tenant {
             let through = if whole { to } else { events.last().map_or(to, |event| event.position) };
             return Ok((events, through));
         }
-        self.with_reader(|reader| {
-            let mut bytes = Vec::new();
+        let mut bytes = lock(&self.0.buffers).pop().unwrap_or_default();
+        let mut events = Vec::with_capacity(max);
+        let end = self.with_reader(|reader| {
             let end = reader.read(from, read::CHUNK, &mut bytes).map_err(read::problem)?;
-            let mut events = Vec::new();
-            read::events(&bytes, (from, to), |event| events.push(event))?;
-            Ok((events, end.next.saturating_sub(1).clamp(from, to)))
-        })
+            match read::events(&bytes, (from, to), |event| events.push(event))? {
+                0 => Ok(end),
+                next if next == end.next => Ok(end),
+                next => Err(read::misplaced(next, end.next)),
+            }
+        })?;
+        let mut buffers = lock(&self.0.buffers);
+        if buffers.len() < SHELF && bytes.capacity() <= 4 * read::CHUNK {
+            buffers.push(bytes);
+        }
+        Ok((events, end.next.saturating_sub(1).clamp(from, to)))
     }
 
     fn registry(&self) -> std::sync::RwLockReadGuard<'_, Registry> {

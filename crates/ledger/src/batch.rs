@@ -1,6 +1,8 @@
 //! Forms the lines of one batch in memory, between `decide` and the append. Pure: time and salts are handed
 //! in.
 
+use std::sync::Arc;
+
 use model::{Position, Timestamp};
 
 use crate::chain::{Chain, Head, body_digest, push_hex};
@@ -19,18 +21,20 @@ pub struct NewRecord {
 #[derive(Clone, Debug)]
 pub struct NewBody {
     pub salt: [u8; 16],
-    pub json: Vec<u8>,
+    /// Shared with whoever made it: an event and its record have one text.
+    pub json: Arc<str>,
     pub digest: [u8; 32],
 }
 
 impl NewBody {
     /// `json` must be valid JSON. Newlines in it become spaces: valid JSON has them only between its
     /// tokens, and a line must not.
-    pub fn new(salt: [u8; 16], mut json: Vec<u8>) -> NewBody {
-        if memchr::memchr2(b'\n', b'\r', &json).is_some() {
-            json.iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
+    pub fn new(salt: [u8; 16], json: impl Into<Arc<str>>) -> NewBody {
+        let mut json = json.into();
+        if memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_some() {
+            json = json.replace(['\n', '\r'], " ").into();
         }
-        let digest = body_digest(&salt, &json);
+        let digest = body_digest(&salt, json.as_bytes());
         NewBody { salt, json, digest }
     }
 }
@@ -128,7 +132,7 @@ impl Batch {
             out.extend_from_slice(b"{\"s\":\"");
             push_hex(out, &body.salt);
             out.extend_from_slice(b"\",\"p\":");
-            out.extend_from_slice(&body.json);
+            out.extend_from_slice(body.json.as_bytes());
             out.push(b'}');
         }
         out.extend_from_slice(b"]}");

@@ -44,7 +44,7 @@ pub use chain::{Chain, Head};
 pub use erase::{Erased, erase};
 pub use error::{AppendError, Error};
 pub use file::{FileLedger, Opened, Options, Prefill, Torn};
-pub use line::{Bad, BodyRef, Json, Line, RecordRef, Records, check, lines, parse};
+pub use line::{Bad, BodyRef, Json, Line, RecordRef, check, lines, parse};
 pub use memory::{MemoryFaults, MemoryLedger};
 pub use salvage::{Salvaged, salvage};
 pub use verify::{Finding, FindingKind, Report, verify};

@@ -14,7 +14,7 @@ use scan::Scan;
 
 /// A commit, borrowed from its bytes. Its shape was checked, its hashes were not: see [`Line::fits`] and
 /// [`Line::bad_body`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Line<'a> {
     pub first: Position,
     /// RFC 3339.
@@ -22,12 +22,9 @@ pub struct Line<'a> {
     /// The last position known durable when the line was written.
     pub synced: Position,
     pub chain: Chain,
-    /// How many records it has, at least 1.
-    pub count: u32,
     covered: &'a str,
-    records: &'a str,
-    bodies: &'a str,
-    one_body: bool,
+    /// At least one.
+    records: Vec<RecordRef<'a>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,18 +120,15 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, Bad> {
     scan.literal(",\"s\":")?;
     let synced = scan.number()?;
     scan.literal(",\"r\":[")?;
-    let records_at = scan.at();
-    let (count, digests) = pass_records(&mut scan)?;
-    let records = &text[records_at..scan.at()];
+    let mut records = read_records(&mut scan, first)?;
     scan.literal("]")?;
     let covered = &text[..scan.at()];
     scan.literal(",\"chain\":\"")?;
     let chain = Chain::parse(scan.hex(64)?).ok_or(scan.bad())?;
     scan.literal(",\"b\":[")?;
     let bodies = scan.rest().strip_suffix("]}").ok_or(scan.bad())?;
-    let one_body = digests == 1;
-    pass_bodies(scan, bodies, digests)?;
-    Ok(Line { first, time, synced, chain, count, covered, records, bodies, one_body })
+    read_bodies(bodies, &mut records).map_err(|_| scan.bad())?;
+    Ok(Line { first, time, synced, chain, covered, records })
 }
 
 /// Whether `line` is sound and follows `prev`; answers with the chain after it.
@@ -156,16 +150,12 @@ pub(crate) fn peek_position(bytes: &[u8]) -> Option<Position> {
 impl<'a> Line<'a> {
     /// The position of its last record.
     pub fn last(&self) -> Position {
-        self.first.saturating_add(u64::from(self.count) - 1)
+        self.first.saturating_add(self.records.len() as u64 - 1)
     }
 
-    pub fn records(&self) -> Records<'a> {
-        Records {
-            next: self.first,
-            scan: Scan::new(self.records),
-            bodies: Scan::new(self.bodies),
-            one_body: self.one_body,
-        }
+    /// In order; at least one.
+    pub fn records(&self) -> std::slice::Iter<'_, RecordRef<'a>> {
+        self.records.iter()
     }
 
     /// The bytes in front of its bodies: everything up to and with `"b":[`.
@@ -180,10 +170,7 @@ impl<'a> Line<'a> {
 
     /// The position of the first body that does not match its digest.
     pub fn bad_body(&self) -> Option<Position> {
-        if self.bodies.is_empty() {
-            return None;
-        }
-        self.records().find(|record| !record.body_fits()).map(|record| record.position)
+        self.records.iter().find(|record| !record.body_fits()).map(|record| record.position)
     }
 }
 
@@ -198,60 +185,33 @@ impl RecordRef<'_> {
     }
 }
 
-/// The records of a line, in order.
-pub struct Records<'a> {
-    next: Position,
-    scan: Scan<'a>,
-    bodies: Scan<'a>,
-    one_body: bool,
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = RecordRef<'a>;
-
-    fn next(&mut self) -> Option<RecordRef<'a>> {
-        self.scan.skip(",");
-        self.scan.peek()?;
-        let mut record = read_record(&mut self.scan).expect("parse has walked over these records");
-        if record.digest.is_some() {
-            self.bodies.skip(",");
-            let body = match self.one_body {
-                true => read_last_body(self.bodies),
-                false => read_body(&mut self.bodies),
-            };
-            (record.body, record.salt) = body.expect("parse has walked over these bodies");
-        }
-        record.position = self.next;
-        self.next += 1;
-        Some(record)
-    }
-}
-
-/// Moves over all records; how many there are, and how many have a digest.
-fn pass_records(scan: &mut Scan<'_>) -> Result<(u32, u32), Bad> {
-    let (mut count, mut digests) = (0, 0);
+/// All records, their bodies still missing.
+fn read_records<'a>(scan: &mut Scan<'a>, first: Position) -> Result<Vec<RecordRef<'a>>, Bad> {
+    let mut records = Vec::with_capacity(1);
     loop {
-        let record = read_record(scan)?;
-        count += 1;
-        digests += u32::from(record.digest.is_some());
+        let position = first.saturating_add(records.len() as u64);
+        records.push(RecordRef { position, ..read_record(scan)? });
         if !scan.skip(",") {
-            return Ok((count, digests));
+            return Ok(records);
         }
     }
 }
 
-fn pass_bodies(at: Scan<'_>, bodies: &str, digests: u32) -> Result<(), Bad> {
+/// Gives each record that has a digest its body.
+fn read_bodies<'a>(bodies: &'a str, records: &mut [RecordRef<'a>]) -> Result<(), Bad> {
     let mut scan = Scan::new(bodies);
-    if digests == 1 {
-        return read_last_body(scan).map(|_| ()).map_err(|_| at.bad());
-    }
-    for i in 0..digests {
-        if i > 0 {
-            scan.literal(",").map_err(|_| at.bad())?;
+    let mut left = records.iter().filter(|record| record.digest.is_some()).count();
+    for record in records.iter_mut().filter(|record| record.digest.is_some()) {
+        left -= 1;
+        (record.body, record.salt) = match left {
+            0 => read_last_body(&mut scan)?,
+            _ => read_body(&mut scan)?,
+        };
+        if left > 0 {
+            scan.literal(",")?;
         }
-        read_body(&mut scan).map_err(|_| at.bad())?;
     }
-    if scan.rest().is_empty() { Ok(()) } else { Err(at.bad()) }
+    if scan.rest().is_empty() { Ok(()) } else { Err(scan.bad()) }
 }
 
 fn read_record<'a>(scan: &mut Scan<'a>) -> Result<RecordRef<'a>, Bad> {
@@ -280,14 +240,15 @@ fn read_body<'a>(scan: &mut Scan<'a>) -> Result<Body<'a>, Bad> {
     Ok((Some(BodyRef::Json(json)), Some(salt)))
 }
 
-/// The only body of a line ends where the list ends: no need to look through it.
-fn read_last_body(mut scan: Scan<'_>) -> Result<Body<'_>, Bad> {
+/// The last body of a line ends where the list ends: no need to look through it.
+fn read_last_body<'a>(scan: &mut Scan<'a>) -> Result<Body<'a>, Bad> {
     if scan.rest() == "\"erased\"" {
-        return Ok((Some(BodyRef::Erased), None));
+        return read_body(scan);
     }
     scan.literal("{\"s\":\"")?;
     let salt = scan.hex(32)?;
     scan.literal(",\"p\":")?;
     let json = scan.rest().strip_suffix('}').ok_or(scan.bad())?;
+    scan.to_end();
     Ok((Some(BodyRef::Json(Json(json))), Some(salt)))
 }

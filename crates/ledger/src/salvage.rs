@@ -71,7 +71,7 @@ impl Copy {
             match walk::judge(piece.bytes, self.saved.head.position + 1, self.prev) {
                 Ok(line) => {
                     self.saved.commits += 1;
-                    self.saved.records += u64::from(line.count);
+                    self.saved.records += line.records().len() as u64;
                     self.saved.bytes += piece.bytes.len() as u64;
                     self.saved.head = Head { position: line.last(), chain: line.chain };
                     self.prev = Some(line.chain);

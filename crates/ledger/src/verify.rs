@@ -224,7 +224,7 @@ impl Walk {
 
     fn count(&mut self, line: &Line<'_>) {
         self.report.commits += 1;
-        self.report.records += u64::from(line.count);
+        self.report.records += line.records().len() as u64;
         self.report.last = line.last();
         self.head = line.chain;
         for record in line.records() {

@@ -1,15 +1,19 @@
 //! The event: a fact with a topic, a space and a JSON payload, as it stands in the ledger and as users see it.
 
+mod content;
+mod read;
+
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::json::canonical_hash;
 use crate::time::duration_json;
 use crate::{Position, Timestamp};
+
+pub use content::{BadBody, Body, Content};
 
 /// How sensitive an event is; ordered, so that a group can say how much it may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -97,59 +101,6 @@ pub struct Envelope {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// The user's part of an event, kept digit for digit: the body of an `event` record.
-#[derive(Clone, Debug)]
-pub enum Content {
-    Kept {
-        payload: Box<RawValue>,
-        ext: Option<Box<RawValue>>,
-    },
-    /// The body was erased; the record and its place in the chain stand.
-    Erased,
-}
-
-impl Content {
-    /// The body's JSON text, `{"payload":…,"ext":{…}}`.
-    pub fn to_body(payload: &str, ext: Option<&str>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(payload.len() + ext.map_or(0, str::len) + 24);
-        out.extend_from_slice(b"{\"payload\":");
-        out.extend_from_slice(payload.as_bytes());
-        if let Some(ext) = ext {
-            out.extend_from_slice(b",\"ext\":");
-            out.extend_from_slice(ext.as_bytes());
-        }
-        out.push(b'}');
-        out
-    }
-
-    /// Reads what [`Content::to_body`] wrote.
-    pub fn from_body(body: Option<&str>) -> Result<Content, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Body {
-            payload: Box<RawValue>,
-            #[serde(default)]
-            ext: Option<Box<RawValue>>,
-        }
-        let Some(body) = body else { return Ok(Content::Erased) };
-        let Body { payload, ext } = serde_json::from_str(body)?;
-        Ok(Content::Kept { payload, ext })
-    }
-
-    pub fn payload(&self) -> Option<&str> {
-        match self {
-            Content::Kept { payload, .. } => Some(payload.get()),
-            Content::Erased => None,
-        }
-    }
-
-    pub fn ext(&self) -> Option<&str> {
-        match self {
-            Content::Kept { ext, .. } => ext.as_deref().map(RawValue::get),
-            Content::Erased => None,
-        }
-    }
 }
 
 /// Topic, space, subject and payload as one hash, equal when they are equal as JSON values: what a repeated
@@ -377,8 +328,7 @@ mod tests {
     #[test]
     fn the_deepest_payload_still_reads_as_a_value() {
         let payload = format!("{}1{}", "[".repeat(127), "]".repeat(127));
-        let body = Content::to_body(&payload, None);
-        let content = Content::from_body(std::str::from_utf8(&body).ok()).unwrap();
+        let content = Content::new(&payload, None);
         assert!(Event { content, ..event() }.to_value()["payload"].is_array());
     }
 

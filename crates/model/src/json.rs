@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use crate::Problem;
 
 mod canonical;
+mod end;
 mod scan;
 mod text;
 
@@ -17,6 +18,7 @@ mod text;
 mod tests;
 
 pub use canonical::{canonical, canonical_hash};
+pub use end::value_end;
 pub use text::unquote;
 
 /// A member of the outermost object: its key, unescaped, and its value as it was written.

@@ -3,11 +3,13 @@
 //! **Invariant:** a (kind, version) means the same for ever. What changes gets a new version; an unknown one stops the
 //! fold, because skipping it would rebuild another state than the one that was answered from.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::event::{Content, Envelope, Event};
+use crate::event::{BadBody, Content, Envelope, Event};
 use crate::{Position, Timestamp};
 
 /// The newest format this binary writes; a ledger that says a higher one is of a newer version.
@@ -166,6 +168,12 @@ pub enum DecodeError {
     Malformed(String),
 }
 
+impl From<BadBody> for DecodeError {
+    fn from(_: BadBody) -> DecodeError {
+        DecodeError::Malformed("its body is not that of an event".to_owned())
+    }
+}
+
 impl From<serde_json::Error> for DecodeError {
     fn from(error: serde_json::Error) -> DecodeError {
         DecodeError::Malformed(error.to_string())
@@ -321,13 +329,13 @@ impl Record {
     }
 
     /// The user's part, as JSON text; it stands outside the chain under a salted digest, so that it can be erased.
-    pub fn body(&self) -> Option<Vec<u8>> {
+    pub fn body(&self) -> Option<Arc<str>> {
         match self {
-            Record::Event(event) => content_body(&event.content),
-            Record::EventDeferred(deferred) => content_body(&deferred.content),
-            Record::GroupPut { definition, .. } => Some(definition.to_string().into_bytes()),
+            Record::Event(event) => event.content.body().cloned(),
+            Record::EventDeferred(deferred) => deferred.content.body().cloned(),
+            Record::GroupPut { definition, .. } => Some(definition.to_string().into()),
             Record::GroupFailed(Failed { error: Some(error), .. }) => {
-                Some(to_text(&ErrorBody { error: Some(error.clone()) }).into_bytes())
+                Some(to_text(&ErrorBody { error: Some(error.clone()) }).into())
             }
             Record::GroupDead(dead) => {
                 let body = DeadBody {
@@ -335,7 +343,7 @@ impl Record {
                     error: dead.error.clone(),
                     parked_key: dead.parked_key.clone(),
                 };
-                Some(to_text(&body).into_bytes())
+                Some(to_text(&body).into())
             }
             _ => None,
         }
@@ -383,7 +391,7 @@ pub fn decode_event(at: &At<'_>) -> Result<Event, DecodeError> {
     Ok(Event {
         position: at.position,
         recorded_at: at.recorded_at,
-        envelope: serde_json::from_str(at.data)?,
+        envelope: Envelope::read(at.data)?,
         content: Content::from_body(at.body)?,
     })
 }
@@ -450,10 +458,6 @@ fn decode_housekeeping(kind: &str, at: &At<'_>) -> Result<Record, DecodeError> {
         "format.raised" => Record::FormatRaised { format: number("format")? as u32 },
         _ => return Err(DecodeError::Unknown(kind.to_owned(), at.version)),
     })
-}
-
-fn content_body(content: &Content) -> Option<Vec<u8>> {
-    content.payload().map(|payload| Content::to_body(payload, content.ext()))
 }
 
 fn number(data: &str, name: &str) -> Result<u64, DecodeError> {

@@ -61,5 +61,5 @@ fn shown(problem: &Problem) -> String {
 }
 
 fn body(prepared: &Prepared) -> Value {
-    serde_json::from_slice(&prepared.record.body.as_ref().unwrap().json).unwrap()
+    serde_json::from_str(&prepared.record.body.as_ref().unwrap().json).unwrap()
 }

@@ -145,7 +145,6 @@ pub fn engine_event(topic: &str, payload: &Value, place: (u64, Timestamp), entro
         actor: "system:engine".to_owned(),
         ..Envelope::default()
     };
-    let body = Content::to_body(&payload.to_string(), None);
-    let content = Content::from_body(std::str::from_utf8(&body).ok()).unwrap_or(Content::Erased);
+    let content = Content::new(&payload.to_string(), None);
     Entry::new(Record::Event(Box::new(Event { position, recorded_at: now, envelope, content })), entropy)
 }

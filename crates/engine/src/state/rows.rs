@@ -72,8 +72,7 @@ impl State {
         deferred: &Deferred,
         now: Timestamp,
     ) -> Result<()> {
-        let body = deferred.content.payload().map(|p| Content::to_body(p, deferred.content.ext()));
-        let body = body.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let body = deferred.content.body().map(|text| &**text);
         let envelope = serde_json::to_string(&deferred.envelope).unwrap_or_default();
         let delay_ms = deferred.until.since(now).as_millis() as u64;
         let mut put = self.db.prepare_cached(

@@ -69,6 +69,7 @@ impl Tenant {
             seen: watch::channel(head).0,
             registry: RwLock::new(Registry::default()),
             readers: Mutex::new(Vec::new()),
+            buffers: Mutex::new(Vec::new()),
             first_reader: Mutex::new(writer.ledger.reader()),
             sync_nanos: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
@@ -354,6 +355,7 @@ pub(super) fn event_from_json(text: &str) -> Option<Event> {
     let (payload, ext) = (take("payload"), take("ext"));
     let mut envelope: Envelope = serde_json::from_str(&serde_json::to_string(&parts).ok()?).ok()?;
     envelope.ttl_ms = ttl.map(|seconds| (seconds * 1000.0) as u64);
-    let content = payload.map_or(Content::Erased, |payload| Content::Kept { payload, ext });
+    let ext = ext.as_deref().map(RawValue::get);
+    let content = payload.map_or(Content::Erased, |payload| Content::new(payload.get(), ext));
     Some(Event { position, recorded_at, envelope, content })
 }

@@ -7,6 +7,7 @@ use model::Position;
 
 use crate::disk::{Access, Disk, File, read_full};
 use crate::file::{segment, walk};
+use crate::line::peek_position;
 use crate::{Error, ReadEnd, Reader, Segment, parse};
 
 /// What the writer tells its readers.
@@ -102,12 +103,14 @@ impl Reader for FileReader {
             return Ok(ReadEnd { next: from });
         };
         let mut place = self.go_to(from, segment)?;
-        {
+        let following = {
             let _whole = self.shared.rewriting.read().expect("nothing panics while it rewrites");
-            read_lines(&place, segment.bytes, max_bytes, out)?;
-        }
-        let last = last_line(out).ok_or_else(|| damaged(&place, "no line where one was due".into()))?;
-        place.next = parse(last).map_err(|bad| damaged(&place, bad.to_string()))?.last() + 1;
+            read_lines(&place, segment.bytes, max_bytes, out)?
+        };
+        place.next = match following {
+            Some(position) => position,
+            None => end_of(out).map_err(|what| damaged(&place, what))?,
+        };
         place.offset += out.len() as u64;
         let next = place.next;
         self.place = Some(place);
@@ -119,23 +122,34 @@ fn damaged(place: &Place, what: String) -> Error {
     Error::Corrupt { file: place.path.clone(), offset: place.offset, position: place.next, what }
 }
 
-/// Fills `out` with whole lines from `place` on; a line longer than `max_bytes` comes alone.
-fn read_lines(place: &Place, end: u64, max_bytes: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+/// Fills `out` with whole lines from `place` on; a line longer than `max_bytes` comes alone. Says which position follows
+/// when that was seen by the way.
+fn read_lines(
+    place: &Place,
+    end: u64,
+    max_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<Option<Position>, Error> {
     let left = end.saturating_sub(place.offset);
     let mut want = (max_bytes.max(4096) as u64).min(left);
+    let mut have = 0;
     loop {
+        // What a reused buffer held before is not cleared first: it is read over, and cut off.
         out.resize(want as usize, 0);
-        let got =
-            read_full(place.file.as_ref(), out, place.offset).map_err(Error::io("read", &place.path))?;
-        out.truncate(got);
-        if let Some(newline) = whole_lines(out) {
-            out.truncate(cut(out, newline, max_bytes));
-            return Ok(());
+        let at = place.offset + have as u64;
+        have +=
+            read_full(place.file.as_ref(), &mut out[have..], at).map_err(Error::io("read", &place.path))?;
+        if let Some(newline) = whole_lines(&out[..have]) {
+            let end = cut(&out[..have], newline, max_bytes);
+            let following = peek_position(&out[end..have]);
+            out.truncate(end);
+            return Ok(following);
         }
         if want >= left {
-            return Ok(());
+            out.truncate(have);
+            return Ok(None);
         }
-        want = (want * 4).min(left);
+        want = (want * 2).min(left);
     }
 }
 
@@ -155,6 +169,12 @@ fn cut(bytes: &[u8], end: usize, max_bytes: usize) -> usize {
         let start = bytes.iter().take_while(|b| **b == b'\n').count();
         memchr::memchr(b'\n', &bytes[start..end]).map_or(end, |len| start + len + 1)
     })
+}
+
+/// The position behind the last line of `bytes`, or what is wrong with them.
+fn end_of(bytes: &[u8]) -> Result<Position, String> {
+    let last = last_line(bytes).ok_or("no line where one was due")?;
+    Ok(parse(last).map_err(|bad| bad.to_string())?.last() + 1)
 }
 
 fn last_line(bytes: &[u8]) -> Option<&[u8]> {

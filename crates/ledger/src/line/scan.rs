@@ -20,16 +20,16 @@ impl<'a> Scan<'a> {
         self.at
     }
 
+    pub fn to_end(&mut self) {
+        self.at = self.text.len();
+    }
+
     pub fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
     pub fn bad(&self) -> Bad {
         Bad::Shape { at: self.at }
-    }
-
-    pub fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
     }
 
     /// Moves past `expected` if it stands here.
@@ -70,48 +70,8 @@ impl<'a> Scan<'a> {
     /// hashes do.
     pub fn value(&mut self) -> Result<&'a str, Bad> {
         let start = self.at;
-        let end = value_end(self.text.as_bytes(), start).ok_or(self.bad())?;
+        let end = model::json::value_end(self.text.as_bytes(), start).ok_or(self.bad())?;
         self.at = end;
         self.text.get(start..end).ok_or(Bad::Shape { at: start })
     }
-}
-
-fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let mut at = start;
-    let mut depth = 0u32;
-    loop {
-        match bytes.get(at)? {
-            b'"' => at = string_end(bytes, at + 1)?,
-            b'{' | b'[' => {
-                depth += 1;
-                at += 1;
-            }
-            b'}' | b']' => {
-                depth = depth.checked_sub(1)?;
-                at += 1;
-            }
-            b',' | b':' if depth == 0 => return None,
-            _ if depth > 0 => at += 1,
-            _ => at = scalar_end(bytes, at),
-        }
-        if depth == 0 {
-            return Some(at);
-        }
-    }
-}
-
-/// `at` is behind the opening quote.
-fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes[at] == b'"' {
-            return Some(at + 1);
-        }
-        at += 2;
-    }
-}
-
-fn scalar_end(bytes: &[u8], at: usize) -> usize {
-    let len = bytes[at..].iter().take_while(|b| !matches!(b, b',' | b'}' | b']')).count();
-    at + len
 }

@@ -33,7 +33,7 @@ impl Drop for TempDir {
 }
 
 pub fn record(body: Option<&str>) -> NewRecord {
-    let body = body.map(|json| NewBody::new([9; 16], json.as_bytes().to_vec()));
+    let body = body.map(|json| NewBody::new([9; 16], json));
     NewRecord { kind: "event", version: 1, data: b"{\"topic\":\"a.b\"}".to_vec(), body }
 }
 

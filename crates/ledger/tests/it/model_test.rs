@@ -95,7 +95,7 @@ impl Run {
                 Some(ledger::BodyRef::Json(json)) => format!("{} {} {}", r.position, r.kind, json.get()),
                 _ => format!("{} {} -", r.position, r.kind),
             };
-            self.model.records.extend(line.records().map(|r| (r.position, text(r), line.last())));
+            self.model.records.extend(line.records().map(|r| (r.position, text(*r), line.last())));
         }
     }
 

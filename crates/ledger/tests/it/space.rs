@@ -84,8 +84,8 @@ fn follow(mut reader: Box<dyn Reader>, last: u64) -> usize {
         let end = reader.read(from, 20_000, &mut bytes).unwrap();
         for line in ledger::lines(&bytes) {
             chain = ledger::check(line, chain).unwrap();
-            let records = ledger::parse(line).unwrap().records();
-            erased += records.filter(|record| record.body == Some(BodyRef::Erased)).count();
+            let line = ledger::parse(line).unwrap();
+            erased += line.records().filter(|record| record.body == Some(BodyRef::Erased)).count();
         }
         from = end.next;
         std::thread::yield_now();

@@ -61,7 +61,7 @@ fn a_deferred_event_is_written_with_the_time_it_waits_for() {
     let prepared =
         prepared(admit(&admitter, Draft { key: Some("k".into()), ..Draft::new("a", &json!({"x": 1})) }));
     let data = std::str::from_utf8(&prepared.record.data).unwrap();
-    let body = std::str::from_utf8(&prepared.record.body.as_ref().unwrap().json).unwrap();
+    let body = &prepared.record.body.as_ref().unwrap().json;
     let at = model::record::At {
         position: 1,
         recorded_at: now(),
