@@ -1,7 +1,5 @@
 //! Orders of events that threads come to rarely, played one after the other.
 
-use serde_json::value::RawValue;
-
 use super::*;
 use crate::state::group::CRASHES_MAX;
 use crate::writer::Moment;
@@ -19,8 +17,7 @@ fn event(position: Position) -> Arc<Event> {
         "time": "2026-01-01T00:00:00Z",
     }))
     .unwrap();
-    let payload = RawValue::from_string("1".to_owned()).unwrap();
-    let content = Content::Kept { payload, ext: None };
+    let content = Content::new("1", None);
     Arc::new(Event { position, recorded_at: at(0), envelope, content })
 }
 
