@@ -42,6 +42,8 @@ pub struct Sent {
     pub fate: Fate,
     /// One of the answers said that this very publish made the event.
     pub fresh: bool,
+    /// Its content was to be erased: no filter and no key reads it for certain any more.
+    pub gone: bool,
     /// Publishes of one batch stand or fall together.
     pub batch: usize,
 }
@@ -54,6 +56,8 @@ pub struct Oracle {
     pub shown: BTreeMap<Position, String>,
     pub groups: BTreeMap<&'static str, GroupTruth>,
     pub first: Position,
+    /// Events whose content was to be erased, and whether that was answered.
+    pub erased: BTreeMap<Position, bool>,
     /// The state, folded from what was found on the disk and from nothing else.
     shadow: State,
 }
@@ -73,7 +77,7 @@ impl Oracle {
     pub fn new() -> Result<Oracle, String> {
         let shadow = State::open(None).map_err(|fault| fault.to_string())?;
         let (sent, live, shown, groups) = (Vec::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Oracle { sent, live, shown, groups, first: 1, shadow })
+        Ok(Oracle { sent, live, shown, groups, first: 1, erased: BTreeMap::new(), shadow })
     }
 
     /// The answer to a batch of publishes has come; keys of events below `first` were trimmed with them.
@@ -164,9 +168,22 @@ impl Oracle {
 
     /// A reader saw this event: it must be one that was sent, as it was sent.
     pub fn show(&mut self, event: &Event) -> Result<Option<usize>, String> {
-        let Some(n) = number_of(event) else { return Ok(None) };
+        let Some(n) = self.number_of(event)? else { return Ok(None) };
+        self.show_as(n, event)
+    }
+
+    /// As [`Oracle::show`], to somebody whom it may have been on its way to when its content was erased.
+    pub fn show_late(&mut self, event: &Event) -> Result<Option<usize>, String> {
+        match number_of(event) {
+            Some(n) => self.show_as(n, event),
+            None => self.show(event),
+        }
+    }
+
+    fn show_as(&mut self, n: usize, event: &Event) -> Result<Option<usize>, String> {
         let sent = self.sent.get(n).ok_or(format!("an event nobody sent: {n}"))?;
-        if event.envelope.topic != sent.topic || event.content.payload() != Some(&sent.body) {
+        if event.envelope.topic != sent.topic || event.content.payload().is_some_and(|body| body != sent.body)
+        {
             return Err(format!("publish {n} was shown with another topic or payload"));
         }
         if sent.fate == Fate::Refused || sent.fate == Fate::Dropped {
@@ -177,6 +194,17 @@ impl Oracle {
             return Err(format!("position {} was shown as {id} before", event.position));
         }
         Ok(Some(n))
+    }
+
+    /// Which publish an event is, also one that has lost its content; `None` for the engine's own.
+    fn number_of(&self, event: &Event) -> Result<Option<usize>, String> {
+        let (position, erased) = (event.position, self.erased.get(&event.position));
+        match (event.content.payload(), erased) {
+            (Some(_), Some(true)) => Err(format!("{position} was erased and has its content")),
+            (Some(_), _) => Ok(number_of(event)),
+            (None, Some(_)) => Ok(self.live.get(&position).copied()),
+            (None, None) => Err(format!("{position} has no content and nobody erased it")),
+        }
     }
 
     /// Compares the ledger, as found on the disk after a crash, with everything that was answered.
@@ -190,10 +218,12 @@ impl Oracle {
             match &one.record {
                 Record::Event(event) => {
                     ids.insert(one.position, &event.envelope.id);
+                    group::learn_loss(&mut self.groups, event);
                     self.meet(event, &mut events)?;
                 }
                 Record::EventDeferred(late) => {
-                    let payload = late.content.payload().unwrap_or_default();
+                    // It was erased with the event it became.
+                    let Some(payload) = late.content.payload() else { continue };
                     let n = serde_json::from_str::<Payload>(payload).map_err(|error| error.to_string())?.n;
                     if !deferred.insert(n) {
                         return Err(format!("publish {n} was deferred twice"));
@@ -209,9 +239,10 @@ impl Oracle {
     }
 
     fn meet(&self, event: &Event, events: &mut BTreeMap<usize, Position>) -> Result<(), String> {
-        let Some(n) = number_of(event) else { return Ok(()) };
+        let Some(n) = self.number_of(event)? else { return Ok(()) };
         let sent = self.sent.get(n).ok_or(format!("publish {n} was never sent"))?;
-        if event.envelope.topic != sent.topic || event.content.payload() != Some(&sent.body) {
+        if event.envelope.topic != sent.topic || event.content.payload().is_some_and(|body| body != sent.body)
+        {
             return Err(format!("publish {n} stands with another topic or payload"));
         }
         if sent.fate == Fate::Refused || sent.fate == Fate::Dropped {
@@ -237,7 +268,8 @@ impl Oracle {
             {
                 return Err(format!("publish {n} was acknowledged at {position} and stands at {stands:?}"));
             }
-            if sent.fate == Fate::Deferred && self.first == 1 && !deferred.contains(&n) {
+            let known = deferred.contains(&n) || stands.is_some();
+            if sent.fate == Fate::Deferred && self.first == 1 && !known {
                 return Err(format!("publish {n} was answered as deferred and is not in the ledger"));
             }
             if sent.fate == Fate::Unknown && self.first == 1 && sent.key.is_none() && sent.topic != "noise.z"
@@ -270,6 +302,12 @@ impl Oracle {
 
     /// Folds what was found and is durable.
     pub fn catch_up(&mut self, found: &[Found]) -> Result<(), String> {
+        for one in found {
+            let Record::Event(event) = &one.record else { continue };
+            if let Some(n) = self.number_of(event)? {
+                self.live.insert(one.position, n);
+            }
+        }
         scan::fold(&mut self.shadow, found, Position::MAX)
     }
 

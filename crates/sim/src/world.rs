@@ -7,6 +7,7 @@ mod checks;
 mod clients;
 mod drain;
 mod finish;
+mod house;
 mod lives;
 mod operation;
 mod workers;
@@ -73,6 +74,15 @@ impl Transcript {
     }
 }
 
+/// What a run is about, beside what every run is about.
+#[derive(Clone, Copy)]
+pub struct Temper {
+    /// Trims do not wait for groups that lag behind.
+    pub ruthless: bool,
+    /// The process is killed again and again, and workers hardly come to answer.
+    pub restless: bool,
+}
+
 pub struct World {
     random: Random,
     disk: SimDisk,
@@ -89,6 +99,7 @@ pub struct World {
     /// Nothing has failed since the tenant opened.
     calm: bool,
     full: bool,
+    temper: Temper,
     operations: Vec<Operation>,
     hands: Vec<Hand>,
     /// Tokens of earlier lives: they must change nothing.
@@ -130,10 +141,12 @@ fn words(panic: &(dyn std::any::Any + Send)) -> &str {
 impl World {
     fn new(seed: u64) -> Result<World, String> {
         let mut random = Random::new(seed);
+        let temper = Temper { ruthless: random.once_in(3), restless: random.once_in(8) };
         let scratch = Scratch::in_memory().map_err(|error| error.to_string())?;
         let dir = scratch.path().join("tenant");
         std::fs::create_dir(&dir).map_err(|error| error.to_string())?;
         let disk = SimDisk::new(random.number());
+        disk.write_back_early(random.once_in(2));
         lives::make_dirs(&disk, &dir)?;
         let start = Timestamp::parse("2026-01-01T00:00:00Z").map_err(|problem| problem.to_string())?;
         let mut world = World {
@@ -148,6 +161,7 @@ impl World {
             planned: None,
             calm: true,
             full: false,
+            temper,
             operations: Vec::new(),
             hands: Vec::new(),
             stale: Vec::new(),
@@ -195,7 +209,11 @@ impl World {
             self.pump();
             return self.poll_all();
         }
-        match self.random.weighted(&[30, 14, 22, 16, 8, 10, 2, 1, 2, 4, 4, 4, 3]) {
+        let weights = match self.temper.restless {
+            true => [12, 24, 5, 16, 8, 3, 1, 1, 1, 2, 16, 4, 1],
+            false => [30, 14, 22, 16, 8, 10, 2, 1, 2, 4, 4, 4, 3],
+        };
+        match self.random.weighted(&weights) {
             0 => self.start_publish(),
             1 => self.start_pull(),
             2 => self.answer_hands(),

@@ -15,6 +15,8 @@ use crate::entropy::derived;
 use crate::faults::planted;
 use crate::state::{Group, State};
 
+/// What a dead letter keeps of an event whose content was erased.
+const ERASED: &str = r#"{"erased":true}"#;
 /// Dead letters that one record takes out of the list.
 const REVIVED_MAX: usize = 1_000;
 
@@ -204,7 +206,9 @@ pub(super) fn redrive(
     let mut found = Vec::new();
     for position in positions {
         let at = state.dead_letters(&name, position.saturating_sub(1), 1)?;
-        if at.first().is_some_and(|dead| dead.position == *position) {
+        // One that was erased and trimmed has nothing left to be delivered; it stays where it can be seen.
+        let readable = |event: &str| *position >= state.first || event != ERASED;
+        if at.first().is_some_and(|dead| dead.position == *position && readable(&dead.event)) {
             found.push(*position);
         }
     }

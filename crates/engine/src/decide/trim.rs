@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::publish::engine_event;
 use super::{Decided, Entry, Ground, Refusal, done};
+use crate::faults::planted;
 use crate::state::{Group, State};
 
 pub(super) fn trim(
@@ -42,6 +43,9 @@ fn lose(group: &Group, first: Position, entries: &mut Vec<Entry>, ground: &mut G
     if (1..first).contains(&group.halted_on) {
         let gone_on = Record::GroupHalted { group: group.name.clone(), position: 0 };
         entries.push(Entry::new(gone_on, ground.entropy));
+    }
+    if planted("lose_unsaid") {
+        return;
     }
     let payload = json!({"group": group.name, "from": group.floor + 1, "to": floor});
     let place = (ground.next + entries.len() as u64, ground.now);

@@ -50,6 +50,7 @@ struct Sim {
     life: u64,
     dark: bool,
     lies: bool,
+    eager: bool,
     capacity: Option<u64>,
 }
 
@@ -71,6 +72,7 @@ impl SimDisk {
             life: 0,
             dark: false,
             lies: false,
+            eager: false,
             capacity: None,
         })))
     }
@@ -117,6 +119,11 @@ impl SimDisk {
         self.sim().lies = lies;
     }
 
+    /// From here on the kernel writes dirty sectors back whenever it likes, also those of a write that was refused.
+    pub fn write_back_early(&self, eager: bool) {
+        self.sim().eager = eager;
+    }
+
     /// Limits what all files together may hold.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.sim().capacity = bytes;
@@ -149,6 +156,9 @@ impl Sim {
     /// Counts an operation; the fault it meets, if any.
     fn step(&mut self) -> Option<Fault> {
         self.ops += 1;
+        if self.eager && !self.dark && self.random.below(4) == 0 {
+            self.write_back();
+        }
         if self.dark {
             return Some(Fault::Eio);
         }
@@ -156,6 +166,14 @@ impl Sim {
         let fault = self.plan.as_ref().filter(|plan| due(plan))?.fault;
         self.dark = fault == Fault::PowerCut;
         Some(fault)
+    }
+
+    fn write_back(&mut self) {
+        for node in &mut self.nodes {
+            if let Node::File(data) = node {
+                data.write_back(&mut self.random);
+            }
+        }
     }
 
     /// For what either happens or does not.

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Position;
+use model::event::Event;
 use model::record::Record;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Sent;
@@ -71,6 +73,13 @@ pub struct GroupTruth {
     /// An ack was sent and no answer came, or a crash came first: may come again or not.
     pub maybe: BTreeSet<Position>,
     pub redriven: BTreeSet<Position>,
+    /// What any worker was ever given.
+    pub came: BTreeSet<Position>,
+    /// A pull had no answer, so what the ledger says was out alone may be out as far as anybody knows.
+    pub unheard: bool,
+    pub claimed: BTreeSet<Position>,
+    /// What the group was told it has lost, from and to.
+    pub lost: Vec<(Position, Position)>,
     /// Unclean starts so far.
     pub crashes: u32,
 }
@@ -87,6 +96,10 @@ impl GroupTruth {
             asking: Vec::new(),
             maybe: BTreeSet::new(),
             redriven: BTreeSet::new(),
+            came: BTreeSet::new(),
+            unheard: false,
+            claimed: BTreeSet::new(),
+            lost: Vec::new(),
             crashes: 0,
         }
     }
@@ -135,6 +148,10 @@ impl GroupTruth {
         }
     }
 
+    pub fn is_lost(&self, position: Position) -> bool {
+        self.lost.iter().any(|(from, to)| (*from..=*to).contains(&position))
+    }
+
     /// May the event at `position` be handed out now? `dead` are the group's dead letters.
     pub fn may_come(&self, position: Position, dead: &BTreeSet<Position>) -> Result<(), String> {
         let name = self.kind.name;
@@ -173,13 +190,20 @@ impl GroupTruth {
                 && !self.is_answered(**position)
                 && !dead.contains(position)
                 && !self.redriven.contains(position)
+                && !self.is_lost(**position)
+                && !sent.gone
         });
         open.map(|(position, _)| *position)
     }
 }
 
-/// A cursor set without an answer: the ledger says whether it was.
+/// What nobody was told, the ledger says: whether a cursor was set, and what was about to go out alone.
 pub fn learn(groups: &mut BTreeMap<&'static str, GroupTruth>, position: Position, record: &Record) {
+    if let Record::GroupMoved(moved) = record
+        && let Some(truth) = groups.get_mut(moved.group.as_str()).filter(|truth| truth.unheard)
+    {
+        truth.claimed.insert(moved.alone);
+    }
     let (name, floor) = match record {
         Record::GroupSeeked { group, floor } => (group, floor),
         Record::GroupPut { group, floor, .. } => (group, floor),
@@ -189,5 +213,24 @@ pub fn learn(groups: &mut BTreeMap<&'static str, GroupTruth>, position: Position
     let first_put = truth.since == 0 || matches!(record, Record::GroupSeeked { .. });
     if position > truth.since && first_put {
         truth.begin_at(position, *floor);
+    }
+}
+
+/// A group that lost events to a trim was told which.
+pub fn learn_loss(groups: &mut BTreeMap<&'static str, GroupTruth>, event: &Event) {
+    #[derive(Deserialize)]
+    struct Loss {
+        group: String,
+        from: Position,
+        to: Position,
+    }
+    if event.envelope.topic != "engine.group.lost" {
+        return;
+    }
+    let loss = event.content.payload().and_then(|payload| serde_json::from_str::<Loss>(payload).ok());
+    let Some(Loss { group, from, to }) = loss else { return };
+    let Some(truth) = groups.get_mut(group.as_str()) else { return };
+    if !truth.lost.contains(&(from, to)) {
+        truth.lost.push((from, to));
     }
 }

@@ -29,7 +29,27 @@ impl World {
         if let Some(twice) = dead.iter().find(|position| truth.acked.contains(position)) {
             return Err(format!("group {group}: {twice} was acked and is a dead letter"));
         }
+        self.check_dead(group)?;
         self.note(format_args!("{group}: floor {floor}, {} dead", dead.len()));
+        Ok(())
+    }
+    /// Nothing is quarantined that was never in anybody's hands, and nothing erased is kept among the dead.
+    fn check_dead(&mut self, group: &'static str) -> Result<(), String> {
+        let page = self.tenant().dead_letters(group, 10_000, None).map_err(|problem| problem.to_string())?;
+        let truth = &self.oracle.groups[group];
+        for letter in &page.dead_letters {
+            let position = letter["position"].as_u64().unwrap_or_default();
+            let unseen = !truth.came.contains(&position) && !truth.claimed.contains(&position);
+            if letter["reason"] == "quarantined" && unseen {
+                return Err(format!("group {group}: {position} was never handed out and is quarantined"));
+            }
+            let erased = self.oracle.erased.get(&position) == Some(&true);
+            if erased && !letter["event"]["payload"].is_null() {
+                return Err(format!(
+                    "group {group}: {position} was erased and its dead letter has the content"
+                ));
+            }
+        }
         Ok(())
     }
 }

@@ -15,7 +15,13 @@ const TOPICS: [&str; 6] = ["a.x", "a.y", "b.x", "b.y", "later.z", "noise.z"];
 impl World {
     pub(super) fn start_publish(&mut self) -> Result<(), String> {
         let keyed: Vec<usize> = (0..self.oracle.sent.len())
-            .filter(|n| self.oracle.sent[*n].key.is_some() && self.oracle.sent[*n].fate != Fate::Pending)
+            .filter(|n| {
+                self.oracle.sent[*n].key.is_some()
+                    && !matches!(
+                        self.oracle.sent[*n],
+                        Sent { fate: Fate::Pending, .. } | Sent { gone: true, .. }
+                    )
+            })
             .collect();
         if !keyed.is_empty() && self.random.once_in(6) {
             let n = *self.random.pick(&keyed);
@@ -36,8 +42,8 @@ impl World {
         let ttl = self.random.once_in(12).then(|| self.random.between(500, 20_000));
         let priority = if self.random.once_in(3) { self.random.between(1, 9) as u8 } else { 0 };
         let body = payload(n, k, pad);
-        let (fate, fresh) = (Fate::Pending, false);
-        self.oracle.sent.push(Sent { topic, k, body, key, ttl, priority, fate, fresh, batch });
+        let (fate, fresh, gone) = (Fate::Pending, false, false);
+        self.oracle.sent.push(Sent { topic, k, body, key, ttl, priority, fate, fresh, gone, batch });
         n
     }
 
@@ -70,6 +76,10 @@ impl World {
     /// Another body under a key that stands: must be refused.
     fn conflict(&mut self, n: usize) -> Result<(), String> {
         let Fate::Acked { position, .. } = self.oracle.sent[n].fate else { return Ok(()) };
+        if position < self.tenant().first() {
+            // Its key was trimmed with it.
+            return Ok(());
+        }
         let draft = Draft { payload: RawValue::NULL.to_owned(), ..self.draft(n) };
         let tenant = self.tenant().clone();
         let answer = self.finish_now(async move { tenant.publish(&Caller::local(), draft).await });
@@ -80,8 +90,6 @@ impl World {
             }
             Some(Err(problem)) if finish::is_misfortune(&problem) => Ok(()),
             None => Ok(()),
-            // Its position was trimmed, and its key with it.
-            Some(_) if position < self.tenant().first() => Ok(()),
             Some(other) => {
                 Err(format!("key of publish {n} stands at {position}; another body got {other:?}"))
             }

@@ -126,7 +126,7 @@ impl World {
             }
             let lost = truth.redriven.iter().find(|position| {
                 let wanted = self.oracle.live.get(position).map(|n| &self.oracle.sent[*n]);
-                wanted.is_some_and(|sent| sent.ttl.is_none())
+                wanted.is_some_and(|sent| sent.ttl.is_none() && !sent.gone)
                     && !truth.is_answered(**position)
                     && !dead.contains(position)
             });

@@ -59,6 +59,9 @@ impl World {
     pub(super) fn abandon(&mut self, operation: Operation) {
         match &operation.asked {
             Asked::Publish(numbers) => self.oracle.unanswered(numbers),
+            Asked::Pull(group) => {
+                self.oracle.groups.get_mut(group).expect("a group of ours").unheard = true;
+            }
             Asked::Ack { group, held, .. } => {
                 let truth = self.oracle.groups.get_mut(group).expect("a group of ours");
                 for (_, position) in held {
@@ -159,6 +162,8 @@ impl World {
         if deliveries.is_empty() {
             return Ok(());
         }
+        let truth = self.oracle.groups.get_mut(group).ok_or("unknown group")?;
+        truth.came.extend(&positions);
         let Some(dead) = self.dead_letters(group) else { return Ok(()) };
         for delivery in deliveries {
             self.check_delivery(group, &delivery, (&dead, disturbed))?;
@@ -166,7 +171,8 @@ impl World {
             // A step below a second is no step to the engine, so a deadline is known to a second only.
             let left = delivery.deadline.since(self.now()).saturating_sub(Duration::from_secs(1));
             let (deadline, key) = (self.clock.boot() + left, k_of(&delivery.event));
-            self.hands.push(Hand { group, token, position, key, deadline, loose: disturbed });
+            let loose = disturbed || self.oracle.erased.contains_key(&position);
+            self.hands.push(Hand { group, token, position, key, deadline, loose });
         }
         Ok(())
     }
@@ -178,7 +184,11 @@ impl World {
         (dead, disturbed): (&BTreeSet<Position>, bool),
     ) -> Result<(), String> {
         let position = delivery.event.position;
-        let Some(n) = self.oracle.show(&delivery.event)? else {
+        let shown = match disturbed {
+            true => self.oracle.show_late(&delivery.event)?,
+            false => self.oracle.show(&delivery.event)?,
+        };
+        let Some(n) = shown else {
             return Err(format!("group {group} was given the engine's own event at {position}"));
         };
         let truth = &self.oracle.groups[group];
@@ -206,6 +216,8 @@ impl World {
         let truth = &self.oracle.groups[group];
         let key = match truth.kind.ordering {
             Order::None => return Ok(()),
+            // Its key is gone with its content.
+            Order::Key if self.oracle.erased.contains_key(&position) => return Ok(()),
             Order::Key => Some(k),
             Order::Strict => None,
         };

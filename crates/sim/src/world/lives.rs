@@ -33,14 +33,14 @@ pub fn make_dirs(disk: &SimDisk, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn settings() -> Result<Settings, String> {
+fn settings(respect_groups: bool) -> Result<Settings, String> {
     let rule = |topic: &str, verdict| {
         let topic = Pattern::parse(topic).map_err(|problem| problem.to_string())?;
         Ok::<_, String>(AttentionRule { topic, filter: None, rate: None, verdict })
     };
     let later = rule("later.#", Verdict::Defer { until: Duration::from_secs(3) })?;
     let attention = vec![later, rule("noise.#", Verdict::Drop)?];
-    let retention = Retention { bytes: Some(12_000), ..Retention::default() };
+    let retention = Retention { bytes: Some(12_000), respect_groups, ..Retention::default() };
     Ok(Settings { attention, retention, ..Settings::default() })
 }
 
@@ -84,7 +84,7 @@ impl World {
             bell: Arc::default(),
             health: Arc::default(),
             metrics: Arc::default(),
-            settings: Arc::new(settings().map_err(broken)?),
+            settings: Arc::new(settings(!self.temper.ruthless).map_err(broken)?),
             on_fatal: Arc::new(move |problem: &Problem| {
                 *fatal.lock().expect("nothing panics while it holds it") = Some(problem.to_string());
             }),
@@ -129,7 +129,8 @@ impl World {
         if self.planned.is_some() {
             return Ok(());
         }
-        match self.random.weighted(&[4, 2, 3, 4, 1, 1]) {
+        let weights = if self.temper.restless { [4, 30, 2, 1, 0, 0] } else { [4, 2, 3, 4, 1, 1] };
+        match self.random.weighted(&weights) {
             0 => self.crash(true),
             1 => self.crash(false),
             2 => self.plan(Fault::PowerCut),

@@ -125,7 +125,7 @@ impl World {
         let kind = *self.random.pick(&GROUPS);
         let group = kind.name;
         self.disturb(group);
-        match self.random.weighted(&[3, 2, 4, 3, 2, 1, 2, 4]) {
+        match self.random.weighted(&[3, 2, 4, 3, 2, 1, 2, 4, 2]) {
             0 => self.redrive(group),
             1 => {
                 self.note(format_args!("pause {group}"));
@@ -148,37 +148,13 @@ impl World {
             }
             5 => self.seek(group),
             6 => self.try_stale(),
-            _ => self.keep_house(),
-        }
-    }
-
-    /// A snapshot, or a trim with the snapshots it needs.
-    fn keep_house(&mut self) -> Result<(), String> {
-        let trims = !self.random.once_in(3);
-        if self.planned.is_none() && self.calm {
-            // What is trimmed could not be folded into the oracle's state any more.
-            let tenant = self.tenant().clone();
-            let _ = self.finish_now(async move { tenant.ack("plain", &[], true).await });
-            self.catch_up()?;
-        } else if trims {
-            return Ok(());
-        }
-        let done = match trims {
-            true => engine::maintain::retention::run(self.tenant()).map(|_| ()),
-            false => engine::maintain::snapshot::take(self.tenant()).map(|_| ()),
-        };
-        let first = self.tenant().first();
-        let (what, said) =
-            (if trims { "trim" } else { "snapshot" }, done.as_ref().err().map(|p| p.code().as_str()));
-        self.note(format_args!("{what} -> {said:?}, the first kept is {first}"));
-        match done {
-            Err(problem) if !is_misfortune(&problem) => Err(format!("{what}: {problem}")),
-            _ => Ok(()),
+            7 => self.keep_house(),
+            _ => self.erase(),
         }
     }
 
     /// What workers of the group hold may be void now.
-    fn loosen(&mut self, group: &str) {
+    pub(super) fn loosen(&mut self, group: &str) {
         self.hands.iter_mut().filter(|hand| hand.group == group).for_each(|hand| hand.loose = true);
     }
 

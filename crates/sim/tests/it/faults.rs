@@ -78,6 +78,21 @@ mod planted {
     }
 
     #[test]
+    fn the_fault_quarantine_unseen_is_found() {
+        is_found("quarantine_unseen", &["was never handed out and is quarantined"]);
+    }
+
+    #[test]
+    fn the_fault_lose_unsaid_is_found() {
+        is_found("lose_unsaid", &["has passed", "never came to an end", "came before"]);
+    }
+
+    #[test]
+    fn the_fault_erase_ledger_only_is_found() {
+        is_found("erase_ledger_only", &["was erased and has its content"]);
+    }
+
+    #[test]
     fn the_fault_ack_early_is_found_by_kill_9_of_the_real_engine() {
         let (passed, said) = run(CRASH, "ack_early", &["--kill9", "40", "--seed", "1"]);
         assert!(!passed && said.contains("breaks a promise"), "{said}");

@@ -6,6 +6,8 @@ use model::{Position, Timestamp};
 
 use super::{Delivery, Dispatcher, Stand, Taken};
 use crate::command::Why;
+use crate::faults::planted;
+use crate::state::group::CRASHES_MAX;
 
 impl Dispatcher {
     /// Hands out up to `max` events.
@@ -51,7 +53,11 @@ impl Dispatcher {
                 OnExpired::DeadLetter => Some(DeadReason::Expired),
             });
         }
-        self.group.convicted.contains(&position).then_some(Some(DeadReason::Quarantined))
+        let convicted = match planted("quarantine_unseen") {
+            true => self.group.crashes_of(position) >= CRASHES_MAX,
+            false => self.group.convicted.contains(&position),
+        };
+        convicted.then_some(Some(DeadReason::Quarantined))
     }
 
     /// A suspect waits until nothing else is in flight, and nothing else goes out while it is: should the process die

@@ -97,6 +97,21 @@ impl Data {
         self.forgotten.append(&mut self.dirty);
     }
 
+    /// The kernel writes some of what is dirty before anybody asks it to. No promise comes with it: a sync writes it again.
+    pub fn write_back(&mut self, random: &mut Random) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        if self.durable.len() < self.cache.len() && random.coin() {
+            self.durable.resize(self.cache.len(), 0);
+        }
+        for sector in self.dirty.clone() {
+            if random.coin() {
+                self.keep(sector);
+            }
+        }
+    }
+
     /// Makes the cache durable as it stands.
     pub fn settle(&mut self) {
         self.durable = self.cache.clone();
