@@ -11,7 +11,9 @@
 //! The pipe survives the worker, and its lines were written after the engine's answer: what they say must hold.
 
 pub mod account;
+mod http;
 pub mod rounds;
+pub mod serve;
 pub mod worker;
 
 /// The groups of the workers.

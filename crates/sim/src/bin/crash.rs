@@ -1,4 +1,4 @@
-//! `crash --kill9 N --power N [--seed S]`: ends the real engine badly N times and says whether anything was lost.
+//! `crash --kill9 N --serve N --power N [--seed S]`: ends the real engine badly N times and says whether anything was lost.
 
 #![expect(clippy::disallowed_methods, reason = "a harness: the seed comes from the clock unless it is given")]
 
@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sim::crash::rounds::{self, Tally};
+use sim::crash::serve;
 use sim::crash::worker::{self, Orders};
 use sim::power;
 
-const USAGE: &str = "crash [--kill9 N] [--power N] [--seed S]";
+const USAGE: &str = "crash [--kill9 N] [--serve N] [--power N] [--seed S]";
 
 struct Arguments {
     kill9: usize,
+    serve: usize,
     power: usize,
     seed: u64,
 }
@@ -33,28 +35,32 @@ fn main() -> ExitCode {
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos() as u64;
-    let mut parsed = Arguments { kill9: 0, power: 0, seed: seed % 1_000_000 };
+    let mut parsed = Arguments { kill9: 0, serve: 0, power: 0, seed: seed % 1_000_000 };
     while let Some(word) = words.next() {
         let number = words.next()?.parse::<u64>().ok()?;
         match word.as_str() {
             "--kill9" => parsed.kill9 = number as usize,
+            "--serve" => parsed.serve = number as usize,
             "--power" => parsed.power = number as usize,
             "--seed" => parsed.seed = number,
             _ => return None,
         }
     }
-    if parsed.kill9 + parsed.power == 0 {
-        (parsed.kill9, parsed.power) = (40, 10);
+    if parsed.kill9 + parsed.serve + parsed.power == 0 {
+        (parsed.kill9, parsed.serve, parsed.power) = (40, 8, 10);
     }
     Some(parsed)
 }
 
 fn run(arguments: &Arguments) -> ExitCode {
-    let Arguments { kill9, power, seed } = *arguments;
+    let Arguments { kill9, serve, power, seed } = *arguments;
     println!("seed {seed}");
     let mut failed = 0;
     if kill9 > 0 {
         failed += report("kill9", rounds::kill9(kill9, seed), seed);
+    }
+    if serve > 0 {
+        failed += report("serve", serve::kill9(serve, seed), seed);
     }
     if power > 0 {
         failed += match power::ability() {
@@ -69,7 +75,7 @@ fn run(arguments: &Arguments) -> ExitCode {
             }
         };
     }
-    let passed = usize::from(kill9 > 0) + usize::from(power > 0) - failed;
+    let passed = [kill9, serve, power].iter().filter(|rounds| **rounds > 0).count() - failed;
     println!("{passed} passed, {failed} failed");
     ExitCode::from(u8::from(failed > 0))
 }

@@ -15,7 +15,7 @@ use crate::scratch::Scratch;
 
 /// Rounds on one data directory; then everything is drained, verified and begun anew. Fewer than the ten unclean starts
 /// after which what was out alone is quarantined.
-const ERA: usize = 8;
+pub(super) const ERA: usize = 8;
 /// A worker that has not opened or drained by then never will.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -57,7 +57,7 @@ pub fn power(rounds: usize, seed: u64) -> Result<Tally, String> {
     Ok(tally)
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+pub(super) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -86,7 +86,7 @@ fn era(
 }
 
 /// The product's own verdict, states and all.
-fn verify(data: &Path) -> Result<(), String> {
+pub(super) fn verify(data: &Path) -> Result<(), String> {
     let report = engine::maintain::verify(data, false, &mut |_, _| ()).map_err(text)?;
     if report.is_ok() { Ok(()) } else { Err(format!("verify: {}", report.to_json())) }
 }
