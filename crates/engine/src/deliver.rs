@@ -7,6 +7,7 @@ pub mod dispatcher;
 pub mod follow;
 pub mod matcher;
 pub mod push;
+pub mod token;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 pub use dispatcher::Delivery;
 use dispatcher::Dispatcher;
 use matcher::Matcher;
+pub use token::Token;
 
 use crate::state::Group;
 

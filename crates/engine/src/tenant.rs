@@ -26,6 +26,7 @@ use model::event::Event;
 use model::{Code, Position, Problem};
 use tokio::sync::watch;
 
+pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
 pub use open::{Home, Opening};
 pub use search::{Page, Query};

@@ -24,6 +24,7 @@ use model::record::Span;
 use model::{Position, Timestamp};
 
 use super::matcher::{Match, Matcher};
+use super::token::Token;
 use crate::command::{Failing, Fate, Why};
 use crate::state::Group;
 
@@ -68,7 +69,7 @@ struct Slot {
 /// One event handed to one worker.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    pub token: String,
+    pub token: Token,
     pub attempt: u32,
     pub deadline: Timestamp,
     pub event: Arc<Event>,
@@ -323,7 +324,7 @@ impl Dispatcher {
     }
 
     /// The deadline of a delivery that is still the current one of its event.
-    pub fn deadline_of(&self, token: &str) -> Option<Timestamp> {
+    pub fn deadline_of(&self, token: Token) -> Option<Timestamp> {
         let position = self.flight(token, Timestamp::EPOCH)?;
         match self.slots.get(&position)?.stand {
             Stand::InFlight { deadline, .. } => Some(deadline),
@@ -332,11 +333,9 @@ impl Dispatcher {
     }
 
     /// The position a good token stands for; `None` when it is stale.
-    fn flight(&self, token: &str, now: Timestamp) -> Option<Position> {
-        let mut parts = token.split('.');
-        let epoch = u64::from_str_radix(parts.next()?, 16).ok()?;
-        let (position, serial): (Position, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        if epoch != self.epoch || parts.next().is_some() {
+    fn flight(&self, token: Token, now: Timestamp) -> Option<Position> {
+        let Token { epoch, position, serial } = token;
+        if epoch != self.epoch {
             return None;
         }
         match self.slots.get(&position)?.stand {
@@ -348,19 +347,19 @@ impl Dispatcher {
     }
 
     /// What a good token is held for, and for how long already.
-    pub fn held(&self, token: &str, now: Timestamp) -> Option<(&Event, Duration)> {
+    pub fn held(&self, token: Token, now: Timestamp) -> Option<(&Event, Duration)> {
         let slot = self.slots.get(&self.flight(token, now)?)?;
         Some((slot.event.as_ref(), now.since(slot.handed_out_at)))
     }
 
-    pub fn ack(&mut self, token: &str, now: Timestamp) -> bool {
+    pub fn ack(&mut self, token: Token, now: Timestamp) -> bool {
         let Some(position) = self.flight(token, now) else { return false };
         self.settle(position);
         self.acked += 1;
         true
     }
 
-    pub fn extend(&mut self, token: &str, by: Duration, now: Timestamp) -> bool {
+    pub fn extend(&mut self, token: Token, by: Duration, now: Timestamp) -> bool {
         let Some(position) = self.flight(token, now) else { return false };
         let Stand::InFlight { serial, .. } = self.slots[&position].stand else { return false };
         self.set(position, Stand::InFlight { serial, deadline: now.plus(by) });
@@ -368,7 +367,7 @@ impl Dispatcher {
     }
 
     /// Ends a delivery that went wrong; its fate is decided by the writer and told to [`Dispatcher::meet`].
-    pub fn release(&mut self, token: &str, why: Why, now: Timestamp) -> Option<Failing> {
+    pub fn release(&mut self, token: Token, why: Why, now: Timestamp) -> Option<Failing> {
         let position = self.flight(token, now)?;
         self.doom(position, why)
     }

@@ -15,7 +15,7 @@ use tracing::{Instrument, Span};
 
 use super::dispatcher::Delivery;
 use crate::admit::Handled;
-use crate::tenant::Tenant;
+use crate::tenant::{PULL_MAX, Tenant};
 
 /// The event was handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,8 +69,10 @@ impl Subscription {
     }
 }
 
-/// How many events a worker takes at once; more would only wait behind a slow one.
-const TAKE_MAX: usize = 256;
+/// How many events a worker takes at first. A quick handler is given more at once, up to what a pull gives; what a slow
+/// one has taken only waits behind it, so it is given fewer.
+const TAKE_FIRST: usize = 128;
+const QUICK: Duration = Duration::from_millis(5);
 /// A pull wakes at least so often to notice that the engine closes.
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -99,8 +101,10 @@ where
     H: Fn(Arc<Event>) -> F,
     F: Future<Output = Handling>,
 {
+    let mut take = TAKE_FIRST;
     while !tenant.is_closing() {
-        let deliveries = tenant.pull(group, TAKE_MAX, WAIT).await?;
+        let deliveries = tenant.pull(group, take, WAIT).await?;
+        let started = tenant.boot();
         let mut acks = Vec::with_capacity(deliveries.len());
         for (index, delivery) in deliveries.iter().enumerate() {
             if tenant.is_closing() {
@@ -108,15 +112,23 @@ where
                 break;
             }
             match handle(tenant, group, delivery, handler).await {
-                Ok(Ack) => acks.push(delivery.token.clone()),
+                Ok(Ack) => acks.push(delivery.token),
                 Err(Nack { delay, error }) => {
-                    tenant.nack_uncounted(group, std::slice::from_ref(&delivery.token), delay, error).await?;
+                    tenant.nack_uncounted(group, &[delivery.token.to_string()], delay, error).await?;
                 }
             }
         }
-        tenant.ack_uncounted(group, &acks, false).await?;
+        tenant.ack_handled(group, &acks).await?;
+        take = next_take(take, tenant.boot().saturating_sub(started));
     }
     Ok(())
+}
+
+fn next_take(take: usize, took: Duration) -> usize {
+    match took < QUICK {
+        true => (take * 2).min(PULL_MAX),
+        false => (take / 2).max(1),
+    }
 }
 
 async fn handle<H, F>(tenant: &Tenant, group: &str, delivery: &Delivery, handler: &H) -> Handling
@@ -125,9 +137,8 @@ where
     F: Future<Output = Handling>,
 {
     if let Handled::Quarantine(reason) = tenant.layers_allow(&delivery.event) {
-        let token = std::slice::from_ref(&delivery.token);
         // Rejected: the dead letter says why, and the ack that follows finds a stale token.
-        let _ = tenant.reject(group, token, Some(reason)).await;
+        let _ = tenant.reject(group, &[delivery.token.to_string()], Some(reason)).await;
         return Ok(Ack);
     }
     let started = tenant.boot();

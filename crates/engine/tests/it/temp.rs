@@ -83,7 +83,7 @@ impl Bench {
 }
 
 pub fn tokens(deliveries: &[engine::Delivery]) -> Vec<String> {
-    deliveries.iter().map(|delivery| delivery.token.clone()).collect()
+    deliveries.iter().map(|delivery| delivery.token.to_string()).collect()
 }
 
 pub fn positions(deliveries: &[engine::Delivery]) -> Vec<Position> {

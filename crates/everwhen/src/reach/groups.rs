@@ -212,7 +212,7 @@ fn handed(delivery: &LocalDelivery) -> Result<Delivery, Problem> {
     let event = RawValue::from_string(delivery.event.to_json())
         .map_err(|error| Problem::new(model::Code::Internal, format!("an event is not JSON: {error}")))?;
     let LocalDelivery { token, attempt, deadline, .. } = delivery;
-    Ok(Delivery { token: token.clone(), attempt: *attempt, deadline: deadline.to_string(), event })
+    Ok(Delivery { token: token.to_string(), attempt: *attempt, deadline: deadline.to_string(), event })
 }
 
 fn settle_request(tokens: &[String], how: &Settle) -> (&'static str, Value) {

@@ -51,7 +51,7 @@ fn deliveries(pulled: &[Delivery]) -> String {
     out.push_str("{\"deliveries\":[");
     for (i, delivery) in pulled.iter().enumerate() {
         out.push_str(if i == 0 { "{\"token\":" } else { ",{\"token\":" });
-        push_text(&mut out, &delivery.token);
+        push_text(&mut out, &delivery.token.to_string());
         let (attempt, deadline) = (delivery.attempt, delivery.deadline);
         // Writing to a String cannot fail.
         let _ = write!(out, ",\"attempt\":{attempt},\"deadline\":\"{deadline}\",\"event\":");

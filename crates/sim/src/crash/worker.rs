@@ -132,12 +132,12 @@ async fn settle(tenant: &Tenant, group: &'static str, deliveries: &[Delivery]) -
     // Only a part of them: the rest is what a crash must bring back.
     let some = deliveries.iter().filter(|delivery| delivery.event.position % 7 != 0 || delivery.attempt > 1);
     let some: Vec<&Delivery> = some.collect();
-    let tokens: Vec<String> = some.iter().map(|delivery| delivery.token.clone()).collect();
+    let tokens: Vec<String> = some.iter().map(|delivery| delivery.token.to_string()).collect();
     if tenant.ack(group, &tokens, true).await?.stale.is_empty() {
         some.iter().for_each(|delivery| say(format!("ack {group} {}", delivery.event.position)));
     }
     let rest = deliveries.iter().filter(|delivery| !some.iter().any(|one| one.token == delivery.token));
-    let tokens: Vec<String> = rest.map(|delivery| delivery.token.clone()).collect();
+    let tokens: Vec<String> = rest.map(|delivery| delivery.token.to_string()).collect();
     tenant.nack(group, &tokens, Some(Duration::ZERO), None).await.map(|_| ())
 }
 

@@ -91,7 +91,7 @@ impl World {
                 return Err(format!("group {group}: {position} was durably acked and was delivered again"));
             }
         }
-        let tokens: Vec<String> = deliveries.iter().map(|delivery| delivery.token.clone()).collect();
+        let tokens: Vec<String> = deliveries.iter().map(|delivery| delivery.token.to_string()).collect();
         let tenant = self.tenant().clone();
         let acked = self.finish_now(async move { tenant.ack(group, &tokens, true).await });
         let settled = acked.ok_or("an ack never ends")?.map_err(|problem| problem.to_string())?;

@@ -167,7 +167,7 @@ impl World {
         let Some(dead) = self.dead_letters(group) else { return Ok(()) };
         for delivery in deliveries {
             self.check_delivery(group, &delivery, (&dead, disturbed))?;
-            let (token, position) = (delivery.token, delivery.event.position);
+            let (token, position) = (delivery.token.to_string(), delivery.event.position);
             // A step below a second is no step to the engine, so a deadline is known to a second only.
             let left = delivery.deadline.since(self.now()).saturating_sub(Duration::from_secs(1));
             let (deadline, key) = (self.clock.boot() + left, k_of(&delivery.event));

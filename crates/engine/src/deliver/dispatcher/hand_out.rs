@@ -6,6 +6,7 @@ use model::{Position, Timestamp};
 
 use super::{Delivery, Dispatcher, Stand, Taken};
 use crate::command::Why;
+use crate::deliver::token::Token;
 use crate::faults::planted;
 use crate::state::group::CRASHES_MAX;
 
@@ -79,7 +80,7 @@ impl Dispatcher {
         let slot = self.slots.get_mut(&position).expect("what is ready has a slot");
         slot.handed_out_at = now;
         Delivery {
-            token: format!("{:x}.{position}.{serial}", self.epoch),
+            token: Token { epoch: self.epoch, position, serial },
             attempt: slot.failures + self.group.crashes_of(position) + 1,
             deadline,
             event: slot.event.clone(),
@@ -89,7 +90,7 @@ impl Dispatcher {
     /// Takes back what could not be handed over: no attempt was made.
     pub fn take_back(&mut self, deliveries: &[Delivery]) {
         for delivery in deliveries {
-            if self.flight(&delivery.token, Timestamp::EPOCH).is_some() {
+            if self.flight(delivery.token, Timestamp::EPOCH).is_some() {
                 self.free(delivery.event.position);
             }
         }

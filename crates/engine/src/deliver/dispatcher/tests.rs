@@ -31,7 +31,7 @@ fn dispatcher(change: impl FnOnce(&mut Group)) -> Dispatcher {
     dispatcher
 }
 
-fn out(dispatcher: &mut Dispatcher, max: usize, now: Timestamp) -> Vec<(Position, u32, String)> {
+fn out(dispatcher: &mut Dispatcher, max: usize, now: Timestamp) -> Vec<(Position, u32, Token)> {
     let taken = dispatcher.take(max, now).deliveries;
     taken.into_iter().map(|one| (one.event.position, one.attempt, one.token)).collect()
 }
@@ -40,11 +40,11 @@ fn out(dispatcher: &mut Dispatcher, max: usize, now: Timestamp) -> Vec<(Position
 fn a_late_goodbye_to_the_first_failure_does_not_free_the_second() {
     let mut dispatcher = dispatcher(|_| ());
     let (position, _, token) = out(&mut dispatcher, 1, at(0)).remove(0);
-    let first = dispatcher.release(&token, Why::Failed, at(0)).unwrap();
+    let first = dispatcher.release(token, Why::Failed, at(0)).unwrap();
     dispatcher.meet(position, Fate::Retry { at: at(1), failures: 1 });
     let (_, attempt, token) = out(&mut dispatcher, 1, at(1)).remove(0);
     assert_eq!(attempt, 2);
-    let _second = dispatcher.release(&token, Why::Failed, at(1)).unwrap();
+    let _second = dispatcher.release(token, Why::Failed, at(1)).unwrap();
     // Whoever reported the first failure only now hears that it was recorded.
     dispatcher.forgive((position, first.serial), None);
     assert!(out(&mut dispatcher, 3, at(1)).iter().all(|(other, ..)| *other != position), "attempt 2 again");
@@ -57,7 +57,7 @@ fn a_late_goodbye_to_the_first_failure_does_not_free_the_second() {
 fn a_failure_recorded_after_its_reporter_went_away_still_counts() {
     let mut dispatcher = dispatcher(|_| ());
     let (position, _, token) = out(&mut dispatcher, 1, at(0)).remove(0);
-    let failing = dispatcher.release(&token, Why::Failed, at(0)).unwrap();
+    let failing = dispatcher.release(token, Why::Failed, at(0)).unwrap();
     dispatcher.forgive((position, failing.serial), Some(at(1_000)));
     assert!(out(&mut dispatcher, 3, at(0)).iter().all(|(other, ..)| *other != position), "not at once");
     dispatcher.meet(position, Fate::Retry { at: at(5), failures: 1 });
@@ -73,11 +73,11 @@ fn a_suspect_goes_out_alone_and_the_move_says_so() {
     assert_eq!(suspects.len(), 1);
     assert_eq!(dispatcher.progress().unwrap().alone, 1, "though delivered_to was not raised");
     assert!(out(&mut dispatcher, 10, at(0)).is_empty(), "nothing beside it");
-    assert!(dispatcher.ack(&suspects[0].2, at(0)));
+    assert!(dispatcher.ack(suspects[0].2, at(0)));
     assert_eq!(out(&mut dispatcher, 10, at(0))[0].0, 2, "the next suspect, alone");
     assert_eq!(dispatcher.progress().unwrap().alone, 2);
     let deliveries = [2].map(|position| dispatcher.slots[&position].event.clone());
-    let token = format!("7.2.{}", dispatcher.serial);
+    let token = Token { epoch: 7, position: 2, serial: dispatcher.serial };
     dispatcher.take_back(&[Delivery { token, attempt: 1, deadline: at(0), event: deliveries[0].clone() }]);
     dispatcher.group.crashes.clear();
     assert_eq!(out(&mut dispatcher, 10, at(0)).len(), 2);
@@ -97,5 +97,5 @@ fn until_a_step_of_the_clock_is_recorded_time_goes_on_as_before() {
     let taken = dispatcher.take(1, dispatcher.now(stepped)).deliveries;
     dispatcher.shift(hour as i64 - 5);
     assert!(!dispatcher.is_stepped(stepped));
-    assert_eq!(dispatcher.deadline_of(&taken[0].token), Some(at(hour).plus(Duration::from_secs(30))));
+    assert_eq!(dispatcher.deadline_of(taken[0].token), Some(at(hour).plus(Duration::from_secs(30))));
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::record::{DeadReason, Moved, Span};
-use model::{Position, Problem};
+use model::{Position, Problem, Timestamp};
 
 use super::{PULL_MAX, PULL_WAIT_MAX, Settled};
 use crate::command::{Command, Failing, Why};
-use crate::deliver::GroupHandle;
 use crate::deliver::dispatcher::{Delivery, Dispatcher};
+use crate::deliver::{GroupHandle, Token};
 use crate::mailbox::Pending;
 use crate::tenant::{ACK_FLUSH, Tenant};
 use crate::writer::Moment;
@@ -66,7 +66,7 @@ impl Tenant {
         let mut deliveries = guard.done();
         let dispatcher = handle.dispatcher();
         // While the move was written, a record of another's may have settled or moved some of them.
-        deliveries.retain_mut(|delivery| match dispatcher.deadline_of(&delivery.token) {
+        deliveries.retain_mut(|delivery| match dispatcher.deadline_of(delivery.token) {
             Some(deadline) => {
                 delivery.deadline = deadline;
                 true
@@ -120,31 +120,41 @@ impl Tenant {
     /// Settles deliveries. Durable within 100 ms, or when this returns if `sync`.
     pub async fn ack(&self, name: &str, tokens: &[String], sync: bool) -> Result<Settled, Problem> {
         self.observe_held(name, tokens, true)?;
-        self.ack_uncounted(name, tokens, sync).await
+        self.settle(name, sync, |dispatcher, now| each(tokens, |token| dispatcher.ack(token, now))).await
     }
 
-    /// Counts how long deliveries were held; handlers in process are counted where they run.
+    /// As [`Tenant::ack`], for handlers in process, who are counted where they run.
+    pub(crate) async fn ack_handled(&self, name: &str, tokens: &[Token]) -> Result<(), Problem> {
+        let ack_all = |dispatcher: &mut Dispatcher, now| {
+            let done = tokens.iter().filter(|token| dispatcher.ack(**token, now)).count();
+            Settled { done, stale: Vec::new() }
+        };
+        self.settle(name, false, ack_all).await.map(drop)
+    }
+
+    /// Counts how long deliveries were held.
     fn observe_held(&self, name: &str, tokens: &[String], ok: bool) -> Result<(), Problem> {
         let handle = self.handle(name)?;
         let dispatcher = handle.dispatcher();
         let now = dispatcher.now(self.moment());
-        for (event, held) in tokens.iter().filter_map(|token| dispatcher.held(token, now)) {
+        let good = tokens.iter().filter_map(|token| dispatcher.held(Token::parse(token)?, now));
+        for (event, held) in good {
             self.metrics().handled(&event.envelope.topic, name, ok, held.as_secs_f64());
         }
         Ok(())
     }
 
-    pub(crate) async fn ack_uncounted(
+    async fn settle(
         &self,
         name: &str,
-        tokens: &[String],
         sync: bool,
+        acks: impl FnOnce(&mut Dispatcher, Timestamp) -> Settled,
     ) -> Result<Settled, Problem> {
         let handle = self.handle(name)?;
         let (settled, moving) = {
             let mut dispatcher = handle.dispatcher();
             let now = dispatcher.now(self.moment());
-            let settled = each(tokens, |token| dispatcher.ack(token, now));
+            let settled = acks(&mut dispatcher, now);
             let moving = if sync { self.begin_move(&mut dispatcher, true) } else { None };
             (settled, moving)
         };
@@ -351,10 +361,10 @@ impl Drop for Limbo<'_> {
     }
 }
 
-fn each(tokens: &[String], mut good: impl FnMut(&str) -> bool) -> Settled {
+fn each(tokens: &[String], mut good: impl FnMut(Token) -> bool) -> Settled {
     let mut settled = Settled::default();
     for token in tokens {
-        match good(token) {
+        match Token::parse(token).is_some_and(&mut good) {
             true => settled.done += 1,
             false => settled.stale.push(token.clone()),
         }
