@@ -10,18 +10,30 @@
 
 mod arithmetic;
 pub(crate) mod ast;
+mod builtins;
+mod calls;
+mod collect;
 mod compare;
 mod compile;
+mod convert;
 pub(crate) mod cursor;
 mod eval;
 pub(crate) mod fault;
 mod functions;
+mod instant;
+mod json;
 pub(crate) mod lexer;
 mod literal;
 mod macros;
+mod math;
 mod parser;
+mod pipe;
 mod primary;
 mod program;
+mod refs;
+mod template;
+mod texts;
+mod times;
 mod value;
 
 #[cfg(test)]
@@ -29,9 +41,14 @@ mod tests;
 
 use model::Problem;
 
+pub use builtins::EFFECTS;
 pub(crate) use compile::build_regex;
 pub use fault::Span;
 pub(crate) use fault::nearest;
+pub(crate) use instant::{parse as parse_instant, parse_duration};
+pub(crate) use json::from_base64;
+pub use refs::{EntityRef, Refs};
+pub use template::{Template, TemplateTree};
 pub use value::Val;
 
 use compile::Compiler;
@@ -42,14 +59,22 @@ use eval::Eval;
 pub struct Scope<'s> {
     /// Evaluation takes one value for each, in this order.
     pub roots: &'s [&'s str],
-    /// Bare names that mean a field of the first root.
+    /// Bare names that mean a field of the root `event`.
     pub shorthands: &'s [&'s str],
+    /// Concepts by the names they have here, with their ids, for `canonicalId`.
+    pub concepts: &'s [(&'s str, &'s str)],
+    /// An unknown name is an error only when it is evaluated, as in CEL without its checker.
+    pub late: bool,
 }
 
-impl Scope<'static> {
+impl<'s> Scope<'s> {
     /// Filters, group keys and mappers: `event`, and `topic`, `payload`, `subject` for its fields.
-    pub const EVENT: Scope<'static> =
-        Scope { roots: &["event"], shorthands: &["topic", "payload", "subject"] };
+    pub const EVENT: Scope<'static> = Scope::of(&["event"]);
+
+    /// These roots; with `event` among them also `topic`, `payload` and `subject`.
+    pub const fn of(roots: &'s [&'s str]) -> Scope<'s> {
+        Scope { roots, shorthands: &["topic", "payload", "subject"], concepts: &[], late: false }
+    }
 }
 
 /// A part of a root that an expression reads; without `field`, all of it.
@@ -83,6 +108,11 @@ impl Expr {
     /// Which parts of the roots it may read.
     pub fn reads(&self) -> &[Read] {
         &self.reads
+    }
+
+    /// What it reads that is known beforehand: entities, event fields, functions, secrets.
+    pub fn refs(&self) -> Refs {
+        Refs::of(&self.source)
     }
 
     /// The value over `roots`, one for each root of the scope. At most 100,000 steps, then `expr.limit`.

@@ -15,4 +15,5 @@ pub mod filter;
 pub mod jsonpath;
 pub mod mapper;
 pub mod number;
+pub mod try_expr;
 pub mod try_lines;

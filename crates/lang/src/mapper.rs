@@ -95,7 +95,7 @@ impl Source {
         match self {
             Source::Paths(paths) => Ok(paths.iter().find_map(|path| select(path, event))),
             Source::Literal(text) => Ok(Some(text.as_str().into())),
-            Source::Expr(expr) => expr.eval(&[Val::of(event)]).map(|value| Some(value.to_json())),
+            Source::Expr(expr) => expr.eval(&[Val::of(event)])?.to_json().map(Some),
         }
     }
 }

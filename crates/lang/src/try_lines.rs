@@ -1,25 +1,31 @@
 //! `everwhen try KIND --jsonl` (contracts §5): one line of JSON in, one out, for anyone who wants to see
-//! what a pattern, path or filter does.
+//! what a pattern, path, filter or expression does.
 
 use model::topic::Pattern;
 use model::topic::trie::Trie;
-use model::{Code, Problem};
+use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::filter::Filter;
 use crate::jsonpath::JsonPath;
 use crate::mapper::Mapper;
+use crate::try_expr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Topic,
     Jsonpath,
     Filter,
+    Expr,
 }
 
 impl Kind {
-    pub const NAMES: [(&'static str, Kind); 3] =
-        [("topic", Kind::Topic), ("jsonpath", Kind::Jsonpath), ("filter", Kind::Filter)];
+    pub const NAMES: [(&'static str, Kind); 4] = [
+        ("topic", Kind::Topic),
+        ("jsonpath", Kind::Jsonpath),
+        ("filter", Kind::Filter),
+        ("expr", Kind::Expr),
+    ];
 
     pub fn parse(name: &str) -> Option<Kind> {
         Kind::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
@@ -28,13 +34,13 @@ impl Kind {
 
 /// The answer to one line, without a line end. A blank line has an empty answer, which is not to be
 /// printed. Keys that are not known are ignored; `id` is given back; bad input is answered by `{"error":
-/// …}`.
-pub fn try_line(kind: Kind, line: &str) -> String {
+/// …}`. `now` is what an expression calls so when the line does not say.
+pub fn try_line(kind: Kind, line: &str, now: Timestamp) -> String {
     if line.trim().is_empty() {
         return String::new();
     }
     let (id, answer) = match read(line) {
-        Ok(case) => (case.get("id").cloned(), answer(kind, &case)),
+        Ok(case) => (case.get("id").cloned(), answer(kind, &case, now)),
         Err(problem) => (None, Err(problem)),
     };
     let mut out = answer.unwrap_or_else(|problem| Map::from_iter([error(&problem)]));
@@ -53,11 +59,12 @@ fn read(line: &str) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-fn answer(kind: Kind, case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+fn answer(kind: Kind, case: &Map<String, Value>, now: Timestamp) -> Result<Map<String, Value>, Problem> {
     match kind {
         Kind::Topic => topic(case),
         Kind::Jsonpath => jsonpath(case),
         Kind::Filter => filter(case),
+        Kind::Expr => try_expr::answer(case, now),
     }
 }
 

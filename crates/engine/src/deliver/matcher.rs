@@ -63,7 +63,7 @@ impl Matcher {
 
     /// Events whose key cannot be told keep order among themselves.
     fn key_of(&self, event: &Value) -> String {
-        let key = self.key.as_ref().and_then(|key| Some(key.eval(&[Val::of(event)]).ok()?.to_json()));
+        let key = self.key.as_ref().and_then(|key| key.eval(&[Val::of(event)]).ok()?.to_json().ok());
         match key {
             Some(Value::String(text)) => text,
             Some(value) => value.to_string(),

@@ -1,8 +1,10 @@
-//! `everwhen try`: the matcher, JSONPath and filters on the bench, for people and for vectors.
+//! `everwhen try`: the matcher, JSONPath, filters and expressions on the bench, for people and for vectors.
 
-use std::io::BufRead;
+use std::io::{BufRead, IsTerminal};
 
 use clap::Subcommand;
+use engine::clock::{Clock, SystemClock};
+use lang::try_expr;
 use lang::try_lines::{Kind, try_line};
 use model::{Code, Problem};
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use super::stdin;
 use crate::output::Stop;
 use crate::session::Session;
 
-/// Try a pattern, a JSONPath or a filter without storing anything
+/// Try a pattern, a JSONPath, a filter or an expression without storing anything
 ///
 /// With --jsonl each line of stdin is one case as a JSON object, answered by one line of JSON.
 #[derive(clap::Args)]
@@ -20,6 +22,8 @@ Examples:
   everwhen try topic 'order.*' order.created
   everwhen try jsonpath '$.items[?@.price > 9]' @basket.json
   everwhen try filter 'event.payload.n > 1' '{\"topic\":\"a\",\"payload\":{\"n\":2}}'
+  everwhen try expr 'event.payload.n + 1' '{\"event\":{\"payload\":{\"n\":2}}}'
+  everwhen try expr
   echo '{\"pattern\":\"a.#\",\"topic\":\"a.b\"}' | everwhen try topic --jsonl")]
 pub struct Args {
     #[command(subcommand)]
@@ -34,6 +38,25 @@ enum What {
     Jsonpath(Case),
     /// Does a filter hold for an event?
     Filter(Case),
+    /// What is the value of an expression? Without one: a prompt
+    Expr(ExprCase),
+}
+
+#[derive(clap::Args)]
+struct ExprCase {
+    /// Cases as JSON lines on stdin, answers as JSON lines on stdout
+    #[arg(long, conflicts_with_all = ["roots", "expr"])]
+    jsonl: bool,
+    /// The names that expressions may begin with
+    #[arg(long, conflicts_with = "expr")]
+    roots: bool,
+    /// The expression; without it, one on each line of stdin
+    expr: Option<String>,
+    /// The values of its names as a JSON object: written out, @file, or - for stdin
+    with: Option<String>,
+    /// The instant that \"now\" means [default: the time]
+    #[arg(long)]
+    now: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -54,6 +77,7 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
         What::Topic(case) => (Kind::Topic, case),
         What::Jsonpath(case) => (Kind::Jsonpath, case),
         What::Filter(case) => (Kind::Filter, case),
+        What::Expr(case) => return expr(case, session),
     };
     match (&case.what, &case.on) {
         (Some(what), Some(on)) => one(kind, what, on, session),
@@ -75,7 +99,7 @@ fn lines(kind: Kind, session: &Session) -> Result<(), Stop> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        session.out.line(&try_line(kind, String::from_utf8_lossy(&line).trim()))?;
+        session.out.line(&try_line(kind, String::from_utf8_lossy(&line).trim(), SystemClock.now()))?;
         session.out.flush()?;
     }
 }
@@ -86,14 +110,70 @@ fn one(kind: Kind, what: &str, on: &str, session: &Session) -> Result<(), Stop> 
         Kind::Topic => json!({ "pattern": what, "topic": on }),
         Kind::Jsonpath => json!({ "selector": what, "document": document(on)? }),
         Kind::Filter => json!({ "filter": crate::reach::events::filter_value(what), "event": document(on)? }),
+        Kind::Expr => json!({ "expr": what, "with": document(on)? }),
     };
-    let answer: Value = serde_json::from_str(&try_line(kind, &case.to_string()))
+    let answer: Value = serde_json::from_str(&try_line(kind, &case.to_string(), SystemClock.now()))
         .map_err(|error| Problem::new(Code::Internal, format!("the answer is not JSON: {error}")))?;
     if let Some(error) = answer.get("error") {
         return Err(told(error).into());
     }
     session.out.result(&answer, || words(&answer))?;
     if answer["match"] == false { Err(Stop::Code(1)) } else { Ok(()) }
+}
+
+fn expr(args: &ExprCase, session: &Session) -> Result<(), Stop> {
+    if args.jsonl {
+        return lines(Kind::Expr, session);
+    }
+    if args.roots {
+        let names = try_expr::ROOTS;
+        return Ok(session.out.result(&json!({ "roots": names }), || names.join("\n"))?);
+    }
+    let mut case = serde_json::Map::new();
+    if let Some(with) = &args.with {
+        case.insert("with".into(), document(with)?);
+    }
+    if let Some(now) = &args.now {
+        case.insert("now".into(), now.as_str().into());
+    }
+    match &args.expr {
+        Some(source) => {
+            case.insert("expr".into(), source.as_str().into());
+            let answer = Value::Object(try_expr::answer(&case, SystemClock.now())?);
+            Ok(session.out.result(&answer, || words(&answer))?)
+        }
+        None => prompt(case, session),
+    }
+}
+
+/// An expression on each line; a wrong one is told and the next is asked for.
+fn prompt(mut case: serde_json::Map<String, Value>, session: &Session) -> Result<(), Stop> {
+    let ask = || {
+        if std::io::stdin().is_terminal() {
+            eprint!("> ");
+        }
+    };
+    let input = stdin::open("-")?;
+    ask();
+    for line in input.lines() {
+        let line =
+            line.map_err(|error| Problem::new(Code::UsageInvalid, format!("stdin cannot be read: {error}")))?;
+        if !line.trim().is_empty() {
+            case.insert("expr".into(), line.trim().into());
+            match try_expr::answer(&case, SystemClock.now()) {
+                Ok(answer) => {
+                    let answer = Value::Object(answer);
+                    session.out.result(&answer, || words(&answer))?;
+                }
+                Err(problem) => {
+                    eprintln!("error: {}\n{}", problem.detail(), problem.hint_text().unwrap_or_default());
+                }
+            }
+            session.out.flush()?;
+        }
+        ask();
+    }
+    Ok(())
 }
 
 fn document(said: &str) -> Result<Value, Problem> {
@@ -121,6 +201,9 @@ fn words(answer: &Value) -> String {
                 |(value, path): (&Value, &Value)| format!("{} {value}", path.as_str().unwrap_or_default());
             values.iter().zip(paths).map(pair).collect::<Vec<_>>().join("\n")
         }
-        _ => answer.to_string(),
+        _ => match (answer.get("value"), answer["type"].as_str()) {
+            (Some(value), Some(kind)) => format!("{value} ({kind})"),
+            _ => answer.to_string(),
+        },
     }
 }

@@ -31,3 +31,27 @@ fn people_give_arguments_and_no_is_exit_1() {
     assert_eq!(error["code"], "jsonpath.invalid");
     place.run(&["try", "topic", "--jsonl", "--server", "http://127.0.0.1:1"]).exits(2);
 }
+
+#[test]
+fn an_expression_is_tried_by_line_by_argument_and_at_the_prompt() {
+    let place = Place::new();
+    let input = concat!(
+        r#"{"id":1,"expr":"event.n + x","with":{"event":{"n":1}},"bindings":{"x":{"int":"2"}}}"#,
+        "\n",
+        r#"{"id":2,"expr":"now + 90s","now":"2026-01-01T00:00:00Z"}"#,
+        "\n",
+        r#"{"id":3,"expr":"nope"}"#,
+        "\n",
+    );
+    let lines = place.run_with_input(&["try", "expr", "--jsonl"], input).ok().lines();
+    assert_eq!(lines[0], json!({"id":1,"value":3,"type":"int"}));
+    assert_eq!(lines[1], json!({"id":2,"value":"2026-01-01T00:01:30Z","type":"timestamp"}));
+    assert_eq!(lines[2]["error"]["code"], "expr.unknown_name");
+    let said = place.run(&["try", "expr", "event.n + 1", r#"{"event":{"n":1}}"#]).ok().out;
+    assert_eq!(said, "2 (int)\n");
+    place.run(&["try", "expr", "1 +"]).exits(4);
+    let roots = place.run(&["try", "expr", "--roots"]).ok().out;
+    assert!(roots.lines().any(|name| name == "event") && roots.lines().any(|name| name == "now"));
+    let said = place.run_with_input(&["try", "expr"], "1 + 1\n2 +\n'a' + 'b'\n").ok().out;
+    assert_eq!(said, "2 (int)\n\"ab\" (string)\n");
+}

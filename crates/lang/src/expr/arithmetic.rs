@@ -2,14 +2,14 @@
 //! JSON does not say which of the two a number is.
 
 use std::borrow::Cow;
-use std::rc::Rc;
 
-use model::{Code, Timestamp};
+use model::Code;
 
 use super::ast::Op;
 use super::compare::apart;
 use super::eval::{Eval, Out, with_article};
 use super::fault::{Fault, Span};
+use super::instant;
 use super::program::Node;
 use super::value::Val;
 use crate::number::Number;
@@ -18,7 +18,7 @@ pub(super) fn negate(value: Val<'_>, span: Span) -> Out<'_> {
     match value {
         Val::Number(Number::Int(n)) => n.checked_neg().map(Val::int).ok_or_else(|| overflow(span)),
         Val::Number(Number::Double(n)) => Ok(Val::Number(Number::Double(-n))),
-        Val::Duration(nanos) => Ok(Val::Duration(-nanos)),
+        Val::Duration(nanos) => duration(-nanos, span),
         other => {
             let what = format!("\"-\" does not go before {}", with_article(&other));
             Err(Fault::new(Code::ExprType, span, what))
@@ -55,7 +55,7 @@ fn join<'a>(eval: &mut Eval<'a, '_>, a: &Val<'a>, b: &Val<'a>, span: Span) -> Ou
     let (first, second) = (a.len().unwrap_or(0), b.len().unwrap_or(0));
     eval.pay(first + second, 0, span)?;
     let items = (0..first).filter_map(|n| a.element(n)).chain((0..second).filter_map(|n| b.element(n)));
-    Ok(Val::List(Rc::new(items.collect())))
+    Ok(Val::list(items.collect()))
 }
 
 fn numbers<'a>(op: Op, a: Number, b: Number, span: Span) -> Out<'a> {
@@ -78,6 +78,10 @@ fn numbers<'a>(op: Op, a: Number, b: Number, span: Span) -> Out<'a> {
         return Err(
             Fault::new(Code::ExprDivideByZero, span, "division by zero").hint("test the divisor first")
         );
+    }
+    // CEL's remainder fails where its division does.
+    if op == Op::Remainder && a == i64::MIN.into() && b == -1 {
+        return Err(overflow(span));
     }
     let result = match op {
         Op::Add => a + b,
@@ -103,23 +107,31 @@ fn fit<'a>(n: i128, unsigned: bool) -> Option<Val<'a>> {
     if unsigned { uint() } else { i64::try_from(n).ok().map(Val::int) }
 }
 
-/// Instants and durations.
+/// Instants and durations; an instant in an event is a text.
 fn times<'a>(op: Op, a: &Val<'a>, b: &Val<'a>, span: Span) -> Option<Out<'a>> {
+    let instant = |value: &Val<'_>| match value {
+        Val::Timestamp(nanos) => Some(*nanos),
+        Val::Text(text) => instant::parse(text),
+        _ => None,
+    };
+    if let (Val::Timestamp(_), Val::Text(_)) | (Val::Text(_), Val::Timestamp(_)) = (a, b) {
+        return (op == Op::Subtract).then(|| Some(duration(instant(a)? - instant(b)?, span)))?;
+    }
     Some(match (op, a, b) {
         (Op::Add, Val::Duration(a), Val::Duration(b)) => duration(a + b, span),
         (Op::Subtract, Val::Duration(a), Val::Duration(b)) => duration(a - b, span),
-        (Op::Subtract, Val::Timestamp(a), Val::Timestamp(b)) => duration(a.nanos() - b.nanos(), span),
-        (Op::Add, Val::Timestamp(at), Val::Duration(by))
-        | (Op::Add, Val::Duration(by), Val::Timestamp(at)) => timestamp(at.nanos() + by, span),
-        (Op::Subtract, Val::Timestamp(at), Val::Duration(by)) => timestamp(at.nanos() - by, span),
+        (Op::Subtract, Val::Timestamp(a), Val::Timestamp(b)) => duration(a - b, span),
+        (Op::Add, at, Val::Duration(by)) | (Op::Add, Val::Duration(by), at) => {
+            timestamp(instant(at)? + by, span)
+        }
+        (Op::Subtract, at, Val::Duration(by)) => timestamp(instant(at)? - by, span),
         _ => return None,
     })
 }
 
-/// CEL's range, about ten thousand years each way.
+/// CEL's range, about 292 years each way.
 pub(super) fn duration<'a>(nanos: i128, span: Span) -> Out<'a> {
-    const SECONDS_MAX: i128 = 315_576_000_000;
-    if nanos.abs() > SECONDS_MAX * 1_000_000_000 {
+    if !instant::duration_in_range(nanos) {
         return Err(Fault::new(Code::ExprOverflow, span, "the duration is out of range"));
     }
     Ok(Val::Duration(nanos))
@@ -127,13 +139,10 @@ pub(super) fn duration<'a>(nanos: i128, span: Span) -> Out<'a> {
 
 /// The years 1 to 9999.
 pub(super) fn timestamp<'a>(nanos: i128, span: Span) -> Out<'a> {
-    const FIRST: i128 = -62_135_596_800 * 1_000_000_000;
-    const END: i128 = 253_402_300_800 * 1_000_000_000;
-    let instant = Timestamp::from_nanos(nanos);
-    if !(FIRST..END).contains(&nanos) || instant.nanos() != nanos {
+    if !instant::in_range(nanos) {
         return Err(Fault::new(Code::ExprOverflow, span, "the instant is outside the years 1 to 9999"));
     }
-    Ok(Val::Timestamp(instant))
+    Ok(Val::Timestamp(nanos))
 }
 
 pub(super) fn overflow(span: Span) -> Fault {

@@ -11,7 +11,6 @@ pub(crate) struct Node {
 }
 
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "methods with lambdas read them")]
 pub(crate) enum Kind {
     Literal(Literal),
     Name(String),
@@ -60,7 +59,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "methods with lambdas read them")]
+#[allow(dead_code, reason = "the declarations point at them")]
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) span: Span,

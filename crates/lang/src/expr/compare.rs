@@ -7,6 +7,7 @@ use model::Code;
 use super::ast::Op;
 use super::eval::{Eval, with_article};
 use super::fault::{Fault, Span};
+use super::instant;
 use super::program::{Kind, Node};
 use super::value::Val;
 
@@ -64,7 +65,8 @@ impl<'a> Eval<'a, '_> {
             (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
             (Val::Duration(a), Val::Duration(b)) => a == b,
             _ if a.is_list() && b.is_list() => return self.same_list(a, b, span),
-            (Val::Object(_) | Val::Map(_), Val::Object(_) | Val::Map(_)) => return self.same_map(a, b, span),
+            (Val::Type(a), Val::Type(b)) => a == b,
+            _ if a.is_map() && b.is_map() => return self.same_map(a, b, span),
             _ => false,
         })
     }
@@ -104,7 +106,7 @@ impl<'a> Eval<'a, '_> {
         if let (Val::Object(_), Val::Text(name)) = (map, key) {
             return Ok(map.member(name));
         }
-        let Val::Map(pairs) = map else { return Ok(None) };
+        let Val::Map(pairs, _) = map else { return Ok(None) };
         for (known, value) in pairs.iter() {
             if self.same(known, key, span)? {
                 return Ok(Some(value.clone()));
@@ -129,6 +131,9 @@ impl<'a> Eval<'a, '_> {
             (Val::Bytes(a), Val::Bytes(b)) => Some(a.cmp(b)),
             (Val::Timestamp(a), Val::Timestamp(b)) => Some(a.cmp(b)),
             (Val::Duration(a), Val::Duration(b)) => Some(a.cmp(b)),
+            // Instants in events are texts.
+            (Val::Timestamp(a), Val::Text(text)) if let Some(b) = instant::parse(text) => Some(a.cmp(&b)),
+            (Val::Text(text), Val::Timestamp(b)) if let Some(a) = instant::parse(text) => Some(a.cmp(b)),
             (Val::Null, _) => return Err(self.mismatch(a, left, &format!("{:?} needs a value", op.sign()))),
             (_, Val::Null) => return Err(self.mismatch(b, right, &format!("{:?} needs a value", op.sign()))),
             _ => return Err(apart(op, a, b, left.span.to(right.span))),

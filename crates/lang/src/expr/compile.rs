@@ -4,14 +4,16 @@ use model::Code;
 use regex::{Regex, RegexBuilder};
 
 use super::ast::{self, Literal};
+use super::builtins::TYPES;
+use super::calls::Call;
 use super::fault::{Fault, Span, nearest};
-use super::program::{Base, Function, Kind, Loop, Macro, Node, Step};
+use super::program::{Base, Kind, Node, Step};
 use super::{Read, Scope};
 
 pub(super) struct Compiler<'s> {
-    scope: &'s Scope<'s>,
+    pub(super) scope: &'s Scope<'s>,
     /// Variables of the macros around, innermost last.
-    locals: Vec<String>,
+    pub(super) locals: Vec<String>,
     pub(super) reads: Vec<Read>,
 }
 
@@ -27,8 +29,11 @@ impl<'s> Compiler<'s> {
     }
 
     /// As [`Compiler::node`], but a path may still grow and is not noted as read.
-    fn part(&mut self, node: ast::Node) -> Result<Node, Fault> {
+    pub(super) fn part(&mut self, node: ast::Node) -> Result<Node, Fault> {
         let span = node.span;
+        if let Some(kind) = self.qualified(&node) {
+            return Ok(Node { kind, span });
+        }
         let kind = match node.kind {
             ast::Kind::Literal(literal) => Kind::Literal(literal),
             ast::Kind::Name(name) => self.name(&name, span)?,
@@ -68,7 +73,7 @@ impl<'s> Compiler<'s> {
         Ok(Node { kind, span })
     }
 
-    fn nodes(&mut self, nodes: Vec<ast::Node>) -> Result<Box<[Node]>, Fault> {
+    pub(super) fn nodes(&mut self, nodes: Vec<ast::Node>) -> Result<Box<[Node]>, Fault> {
         nodes.into_iter().map(|node| self.node(node)).collect()
     }
 
@@ -96,18 +101,58 @@ impl<'s> Compiler<'s> {
         if let Some(local) = self.locals.iter().rposition(|local| local == name) {
             return Ok(Kind::Path { base: Base::Local(local), steps: [].into() });
         }
-        if let Some(root) = self.scope.roots.iter().position(|root| *root == name) {
+        if let Some(root) = self.root(name) {
             return Ok(Kind::Path { base: Base::Root(root), steps: [].into() });
         }
-        if self.scope.shorthands.contains(&name) {
-            return Ok(Kind::Path { base: Base::Root(0), steps: [Step::Key(name.into())].into() });
+        if let Some(root) = self.root("event").filter(|_| self.scope.shorthands.contains(&name)) {
+            return Ok(Kind::Path { base: Base::Root(root), steps: [Step::Key(name.into())].into() });
         }
+        if name == "nil" {
+            return Ok(Kind::Literal(Literal::Null));
+        }
+        match TYPES.iter().find(|known| **known == name) {
+            Some(known) => Ok(Kind::Type(known)),
+            None => self.later(self.unknown_name(name, span)),
+        }
+    }
+
+    fn unknown_name(&self, name: &str, span: Span) -> Fault {
         let fault = Fault::new(Code::ExprUnknownName, span, format!("unknown name {name:?}"));
         let known = self.scope.roots.iter().chain(self.scope.shorthands).copied();
-        Err(match nearest(name, known.clone().chain(self.locals.iter().map(String::as_str))) {
+        match nearest(name, known.clone().chain(self.locals.iter().map(String::as_str))) {
             Some(near) => fault.hint(format!("did you mean {near:?}?")),
+            None if known.clone().next().is_none() => fault.hint("no names are in scope here"),
             None => fault.hint(format!("names here: {}", known.collect::<Vec<_>>().join(", "))),
-        })
+        }
+    }
+
+    /// What is unknown is refused now, or when it is needed if the scope wants it so.
+    pub(super) fn later(&self, fault: Fault) -> Result<Kind, Fault> {
+        if self.scope.late { Ok(Kind::Unknown(fault.into())) } else { Err(fault) }
+    }
+
+    pub(super) fn root(&self, name: &str) -> Option<usize> {
+        self.scope.roots.iter().position(|root| *root == name)
+    }
+
+    pub(super) fn in_scope(&self, name: &str) -> bool {
+        self.root(name).is_some() || self.locals.iter().any(|local| local == name)
+    }
+
+    /// A name with dots in it, `google.protobuf.Duration` or a root that is called so.
+    fn qualified(&self, node: &ast::Node) -> Option<Kind> {
+        let dotted = match &node.kind {
+            ast::Kind::Member { .. } => dotted(node)?,
+            _ => return None,
+        };
+        let first = dotted.split('.').next().unwrap_or_default();
+        if self.locals.iter().any(|local| local == first) {
+            return None;
+        }
+        if let Some(root) = self.root(&dotted) {
+            return Some(Kind::Path { base: Base::Root(root), steps: [].into() });
+        }
+        TYPES.iter().find(|known| **known == dotted).map(|known| Kind::Type(known))
     }
 
     /// One step further from `of`: a longer path when it is one, else `other`.
@@ -138,7 +183,7 @@ impl<'s> Compiler<'s> {
     }
 
     /// A path that goes no further is read as far as it goes.
-    fn note(&mut self, node: &Node) {
+    pub(super) fn note(&mut self, node: &Node) {
         if let Kind::Path { base: Base::Root(root), steps } = &node.kind {
             let field = match steps.first() {
                 Some(Step::Key(key)) => Some(key.to_string()),
@@ -147,111 +192,13 @@ impl<'s> Compiler<'s> {
             self.reads.push(Read { root: *root, field });
         }
     }
-
-    fn call(&mut self, call: Call, span: Span) -> Result<Kind, Fault> {
-        if call.receiver.is_none() && call.name == "has" {
-            return self.has(call, span);
-        }
-        if let (Some(_), Some(name)) = (&call.receiver, Macro::NAMES.iter().find(|m| m.0 == call.name)) {
-            return self.looped(call, name.1);
-        }
-        let Some(&(_, function, count, method, plain)) = Function::NAMES.iter().find(|f| f.0 == call.name)
-        else {
-            return Err(unknown_function(&call));
-        };
-        let fits = if call.receiver.is_some() { method } else { plain };
-        if !fits {
-            let how =
-                if method { format!("text.{}(…)", call.name) } else { format!("{}(value)", call.name) };
-            return Err(Fault::new(
-                Code::ExprSyntax,
-                call.span,
-                format!("{:?} is called otherwise", call.name),
-            )
-            .hint(format!("write {how}")));
-        }
-        let args: Vec<ast::Node> = call.receiver.into_iter().chain(call.args).collect();
-        if args.len() != count {
-            let what = format!("{:?} takes {count} values, not {}", call.name, args.len());
-            return Err(Fault::new(Code::ExprSyntax, span, what));
-        }
-        let args = self.nodes(args)?;
-        if function == Function::Matches
-            && let Kind::Literal(Literal::Text(pattern)) = &args[1].kind
-        {
-            let regex =
-                build_regex(pattern).map_err(|what| Fault::new(Code::ExprSyntax, args[1].span, what))?;
-            return Ok(Kind::Matches(args[0].clone().into(), regex));
-        }
-        Ok(Kind::Call(function, args))
-    }
-
-    fn has(&mut self, mut call: Call, span: Span) -> Result<Kind, Fault> {
-        let wrong = || {
-            Fault::new(Code::ExprSyntax, span, "\"has\" takes one field")
-                .hint("write has(event.payload.price)")
-        };
-        let (Some(arg), true) = (call.args.pop(), call.args.is_empty()) else { return Err(wrong()) };
-        let (of, name) = match arg.kind {
-            ast::Kind::Member { of, name } => (of, name.into_boxed_str()),
-            ast::Kind::Index { of, at } => match at.kind {
-                ast::Kind::Literal(Literal::Text(name)) => (of, name),
-                _ => return Err(wrong()),
-            },
-            // A shorthand such as `payload` is itself a field.
-            ast::Kind::Name(name) if self.scope.shorthands.contains(&name.as_str()) => {
-                let of = ast::Kind::Name(self.scope.roots[0].to_owned());
-                let of = ast::Node { kind: of, span: arg.span, height: 1 };
-                self.reads.push(Read { root: 0, field: Some(name.clone()) });
-                return Ok(Kind::Has(self.part(of)?.into(), name.into()));
-            }
-            _ => return Err(wrong()),
-        };
-        let of = self.part(*of)?;
-        match &of.kind {
-            Kind::Path { base: Base::Root(root), steps } if steps.is_empty() => {
-                self.reads.push(Read { root: *root, field: Some(name.to_string()) });
-            }
-            _ => self.note(&of),
-        }
-        Ok(Kind::Has(of.into(), name))
-    }
-
-    fn looped(&mut self, call: Call, kind: Macro) -> Result<Kind, Fault> {
-        let wrong = || {
-            let what = format!("{:?} takes a name and a test", call.name);
-            let hint = format!("write list.{}(item, item.price > 9)", call.name);
-            Fault::new(Code::ExprSyntax, call.span, what).hint(hint)
-        };
-        let fits = call.args.len() == 2 || (call.args.len() == 3 && kind == Macro::Map);
-        let Some(ast::Kind::Name(name)) = call.args.first().map(|a| &a.kind).filter(|_| fits) else {
-            return Err(wrong());
-        };
-        let name = name.clone();
-        let over = call.receiver.expect("a macro is only looked for after a receiver");
-        let over = self.node(over)?;
-        self.locals.push(name);
-        let mut args =
-            call.args.into_iter().skip(1).map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;
-        self.locals.pop();
-        let body = args.pop().expect("two or three arguments were counted");
-        Ok(Kind::Macro(kind, Loop { over, test: args.pop(), body }.into()))
-    }
 }
 
-struct Call {
-    receiver: Option<ast::Node>,
-    name: String,
-    span: Span,
-    args: Vec<ast::Node>,
-}
-
-fn unknown_function(call: &Call) -> Fault {
-    let fault = Fault::new(Code::ExprUnknownName, call.span, format!("unknown function {:?}", call.name));
-    let macros = Macro::NAMES.iter().map(|m| m.0).chain(["has"]);
-    match nearest(&call.name, Function::NAMES.iter().map(|f| f.0).chain(macros)) {
-        Some(near) => fault.hint(format!("did you mean {near:?}?")),
-        None => fault,
+fn dotted(node: &ast::Node) -> Option<String> {
+    match &node.kind {
+        ast::Kind::Name(name) => Some(name.clone()),
+        ast::Kind::Member { of, name } => Some(dotted(of)? + "." + name),
+        _ => None,
     }
 }
 

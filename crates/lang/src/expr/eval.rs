@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::rc::Rc;
 
 use model::Code;
 use serde_json::Value;
@@ -15,13 +14,13 @@ use super::{arithmetic, functions};
 use crate::number::Number;
 
 /// Steps that one evaluation may take. Long texts and large values count for more than one.
-const STEPS_MAX: u32 = 100_000;
+pub(super) const STEPS_MAX: u32 = 100_000;
 
 pub(super) struct Eval<'a, 'r> {
     roots: &'r [Val<'a>],
     pub(super) locals: Vec<Val<'a>>,
     source: &'a str,
-    steps_left: u32,
+    pub(super) steps_left: u32,
 }
 
 pub(super) type Out<'a> = Result<Val<'a>, Fault>;
@@ -29,6 +28,11 @@ pub(super) type Out<'a> = Result<Val<'a>, Fault>;
 impl<'a, 'r> Eval<'a, 'r> {
     pub(super) fn new(source: &'a str, roots: &'r [Val<'a>]) -> Eval<'a, 'r> {
         Eval { roots, locals: Vec::new(), source, steps_left: STEPS_MAX }
+    }
+
+    /// As [`Eval::new`], going on with what an evaluation before it left.
+    pub(super) fn going_on(source: &'a str, roots: &'r [Val<'a>], steps_left: u32) -> Eval<'a, 'r> {
+        Eval { roots, locals: Vec::new(), source, steps_left }
     }
 
     /// Pays for work; `bytes` of text are scanned or copied.
@@ -49,6 +53,7 @@ impl<'a, 'r> Eval<'a, 'r> {
         self.pay(1, 0, node.span)?;
         match &node.kind {
             Kind::Literal(literal) => Ok(Val::literal(literal)),
+            Kind::Type(name) => Ok(Val::Type(name)),
             Kind::Path { base, steps } => self.path(*base, steps, node.span),
             Kind::Member(of, name) => Ok(self.node(of)?.member(name).unwrap_or(Val::Null)),
             Kind::Index(both) => {
@@ -69,10 +74,7 @@ impl<'a, 'r> Eval<'a, 'r> {
                 false => self.node(&parts.2),
             },
             Kind::Has(of, name) => Ok(Val::Bool(self.node(of)?.member(name).is_some())),
-            Kind::Call(function, args) => {
-                let values = args.iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;
-                functions::call(self, *function, values, args, node.span)
-            }
+            Kind::Call(function, args) => functions::call(self, *function, args, node.span),
             Kind::Matches(of, regex) => {
                 let text = self.node(of)?;
                 let text = self.text(text, of, "matches")?;
@@ -80,6 +82,14 @@ impl<'a, 'r> Eval<'a, 'r> {
                 Ok(Val::Bool(regex.is_match(&text)))
             }
             Kind::Macro(kind, parts) => self.looped(*kind, parts),
+            Kind::Bind(parts) => {
+                let value = self.node(&parts.0)?;
+                self.locals.push(value);
+                let out = self.node(&parts.1);
+                self.locals.pop();
+                out
+            }
+            Kind::Unknown(fault) => Err((**fault).clone()),
         }
     }
 
@@ -142,11 +152,11 @@ impl<'a, 'r> Eval<'a, 'r> {
         }
     }
 
-    fn index(&mut self, of: &Val<'a>, at: &Val<'a>, span: Span) -> Out<'a> {
+    pub(super) fn index(&mut self, of: &Val<'a>, at: &Val<'a>, span: Span) -> Out<'a> {
         match (of, at) {
             (Val::Null, _) => Ok(Val::Null),
             (Val::Object(_), Val::Text(name)) => Ok(of.member(name).unwrap_or(Val::Null)),
-            (Val::Map(pairs), key) => {
+            (Val::Map(pairs, _), key) if is_key(key) => {
                 for (known, value) in pairs.iter() {
                     if self.same(known, key, span)? {
                         return Ok(value.clone());
@@ -190,7 +200,7 @@ impl<'a, 'r> Eval<'a, 'r> {
             }
             out.push((key, self.node(value)?));
         }
-        Ok(Val::Map(Rc::new(out)))
+        Ok(Val::map(out))
     }
 
     /// `&&` and `||`: one operand that is `decisive` settles it, whatever the others say or fail with. Only
@@ -228,6 +238,15 @@ impl<'a, 'r> Eval<'a, 'r> {
             Op::NotIn => self.within((left, &a), (right, &b)).map(|within| Val::Bool(!within)),
             _ => arithmetic::binary(self, op, (left, a), (right, b), span),
         }
+    }
+}
+
+/// Whether a map can have such a key.
+fn is_key(value: &Val<'_>) -> bool {
+    match value {
+        Val::Text(_) | Val::Bool(_) | Val::Number(Number::Int(_) | Number::Uint(_)) => true,
+        Val::Number(Number::Double(n)) => n.fract() == 0.0,
+        _ => false,
     }
 }
 

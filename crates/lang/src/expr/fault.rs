@@ -42,6 +42,12 @@ impl Fault {
         self
     }
 
+    /// The same fault in a text that has `by` bytes before this one.
+    pub(crate) fn shifted(mut self, by: u32) -> Fault {
+        self.span = Span { start: self.span.start + by, end: self.span.end + by };
+        self
+    }
+
     /// The problem a user sees: the byte in the text, and the line with the place underlined in the hint.
     pub(crate) fn problem(self, source: &str) -> Problem {
         let Span { start, end } = self.span;

@@ -1,86 +1,70 @@
-//! Functions and methods of expressions, each over values already evaluated.
+//! Functions and methods of expressions that belong to no larger family, and the way to the others.
 
 use std::borrow::Cow;
 
-use model::{Code, Timestamp, time};
+use model::Code;
+use sha2::{Digest, Sha256};
 
-use super::arithmetic::{duration, overflow, timestamp};
-use super::compile::build_regex;
+use super::arithmetic::{self, timestamp};
+use super::ast::Op;
+use super::builtins::Function;
 use super::eval::{Eval, Out, with_article};
 use super::fault::{Fault, Span};
-use super::program::{Function, Node};
-use super::value::{Val, duration_text};
+use super::instant;
+use super::json::hex;
+use super::program::Node;
+use super::value::Val;
+use super::{collect, convert, math, texts, times};
 use crate::number::Number;
 
-/// What building a regular expression at evaluation time costs.
-const REGEX_STEPS: usize = 1_000;
+/// Most bytes of JSON that one function writes.
+const WRITTEN_MAX: usize = 1 << 20;
 
-pub(super) fn call<'a>(
-    eval: &mut Eval<'a, '_>,
-    function: Function,
-    mut values: Vec<Val<'a>>,
-    nodes: &[Node],
-    span: Span,
-) -> Out<'a> {
-    let second = if values.len() > 1 { values.pop() } else { None };
-    let Some(first) = values.pop() else { return Ok(Val::Null) };
-    match (function, second) {
-        (Function::Contains, Some(part)) if first.is_list() => {
-            for index in 0..first.len().unwrap_or(0) {
-                if eval.same(&first.element(index).unwrap_or(Val::Null), &part, span)? {
-                    return Ok(Val::Bool(true));
-                }
-            }
-            Ok(Val::Bool(false))
+/// Each function evaluates its own arguments; how many there are was checked when it was compiled.
+pub(super) fn call<'a>(eval: &mut Eval<'a, '_>, function: Function, args: &'a [Node], span: Span) -> Out<'a> {
+    match function {
+        Function::Text(function) => texts::call(eval, function, args, span),
+        Function::To(to) => {
+            let value = eval.node(&args[0])?;
+            convert::convert(eval, to, value, span)
         }
-        (_, Some(part)) => texts(eval, function, first, part, nodes, span),
-        (Function::Size, None) => size(eval, first, nodes, span),
-        (Function::Lower | Function::Upper, None) => {
-            let text = eval.text(first, &nodes[0], "lower and upper")?;
-            eval.pay(1, text.len(), span)?;
-            let out = if function == Function::Lower {
-                text.to_ascii_lowercase()
-            } else {
-                text.to_ascii_uppercase()
-            };
-            Ok(Val::Text(Cow::Owned(out)))
+        Function::Rows(function) => collect::call(eval, function, args, span),
+        Function::Part(part) => times::part(eval, part, args, span),
+        Function::Math(function) => math::call(eval, function, args, span),
+        Function::Size => size(eval, &args[0], span),
+        Function::Contains => contains(eval, &args[0], &args[1], span),
+        Function::Coalesce => coalesce(eval, args),
+        Function::Exists => exists(eval, &args[0]),
+        Function::Concat => concat(eval, args, span),
+        Function::Hash => hash(eval, args, span),
+        Function::Fingerprint => fingerprint(eval, &args[0], span),
+        Function::ShortId => {
+            let id = eval.text_of(&args[0], "shortId")?;
+            Ok(Val::text(id.rsplit(':').next().unwrap_or_default().to_owned()))
         }
-        (_, None) => convert(eval, function, first, span),
+        Function::CanonicalId => canonical_id(eval, args),
+        Function::Add | Function::Subtract => {
+            let op = if function == Function::Add { Op::Add } else { Op::Subtract };
+            let (a, b) = (eval.node(&args[0])?, eval.node(&args[1])?);
+            arithmetic::binary(eval, op, (&args[0], a), (&args[1], b), span)
+        }
+        Function::Field => {
+            let (of, name) = (eval.node(&args[0])?, eval.node(&args[1])?);
+            eval.index(&of, &name, span)
+        }
+        Function::AddDuration => {
+            let at = times::instant_of(eval, &args[0])?;
+            timestamp(at + times::duration_of(eval, &args[1])?, span)
+        }
+        Function::DaysBetween => {
+            let (from, to) = (times::instant_of(eval, &args[0])?, times::instant_of(eval, &args[1])?);
+            Ok(Val::int(((to - from) / (86_400 * instant::SECOND)) as i64))
+        }
     }
 }
 
-fn texts<'a>(
-    eval: &mut Eval<'a, '_>,
-    function: Function,
-    first: Val<'a>,
-    part: Val<'a>,
-    nodes: &[Node],
-    span: Span,
-) -> Out<'a> {
-    let who = match function {
-        Function::Contains => "contains",
-        Function::StartsWith => "startsWith",
-        Function::EndsWith => "endsWith",
-        _ => "matches",
-    };
-    let text = eval.text(first, &nodes[0], who)?;
-    let part = eval.text(part, &nodes[1], who)?;
-    eval.pay(1, text.len(), span)?;
-    Ok(Val::Bool(match function {
-        Function::Contains => text.contains(part.as_ref()),
-        Function::StartsWith => text.starts_with(part.as_ref()),
-        Function::EndsWith => text.ends_with(part.as_ref()),
-        _ => {
-            eval.pay(REGEX_STEPS, part.len() * 64, span)?;
-            let regex =
-                build_regex(&part).map_err(|what| Fault::new(Code::ExprSyntax, nodes[1].span, what))?;
-            regex.is_match(&text)
-        }
-    }))
-}
-
-fn size<'a>(eval: &mut Eval<'a, '_>, value: Val<'a>, nodes: &[Node], span: Span) -> Out<'a> {
-    let len = match &value {
+fn size<'a>(eval: &mut Eval<'a, '_>, node: &'a Node, span: Span) -> Out<'a> {
+    let len = match eval.node(node)? {
         Val::Text(text) => {
             eval.pay(1, text.len(), span)?;
             text.chars().count()
@@ -88,100 +72,143 @@ fn size<'a>(eval: &mut Eval<'a, '_>, value: Val<'a>, nodes: &[Node], span: Span)
         Val::Bytes(bytes) => bytes.len(),
         other => match other.len() {
             Some(len) => len,
-            None => return Err(eval.mismatch(other, &nodes[0], "\"size\" needs a string, a list or a map")),
+            None => return Err(eval.mismatch(&other, node, "\"size\" needs a string, a list or a map")),
         },
     };
-    Ok(Val::int(i64::try_from(len).unwrap_or(i64::MAX)))
+    Ok(Val::count(len))
 }
 
-fn convert<'a>(eval: &mut Eval<'a, '_>, function: Function, value: Val<'a>, span: Span) -> Out<'a> {
-    let to = match function {
-        Function::Dyn => return Ok(value),
-        Function::Bool => "bool",
-        Function::Int => "int",
-        Function::Uint => "uint",
-        Function::Double => "double",
-        Function::String => "string",
-        Function::Bytes => "bytes",
-        Function::Timestamp => "timestamp",
-        _ => "duration",
-    };
-    if value.type_name() == to {
-        return Ok(value);
+/// A text in a text, or an element in a list.
+fn contains<'a>(eval: &mut Eval<'a, '_>, of: &'a Node, part: &'a Node, span: Span) -> Out<'a> {
+    let (value, wanted) = (eval.node(of)?, eval.node(part)?);
+    if !value.is_list() {
+        let value = eval.text(value, of, "contains")?;
+        let wanted = eval.text(wanted, part, "contains")?;
+        eval.pay(1, value.len(), span)?;
+        return Ok(Val::Bool(value.contains(wanted.as_ref())));
     }
-    if let Val::Text(text) = &value {
-        eval.pay(1, text.len(), span)?;
-        return from_text(function, text, span).unwrap_or_else(|| {
-            let shown: String = text.chars().take(40).collect();
-            Err(Fault::new(Code::ExprType, span, format!("the string {shown:?} is no {to}")))
-        });
-    }
-    from_other(function, &value, span).unwrap_or_else(|| {
-        let what = format!("{} cannot become a {to}", with_article(&value));
-        Err(Fault::new(Code::ExprType, span, what))
-    })
-}
-
-fn from_text<'a>(function: Function, text: &str, span: Span) -> Option<Out<'a>> {
-    Some(match function {
-        Function::Bool => match text {
-            "true" | "True" | "TRUE" | "t" | "1" => Ok(Val::Bool(true)),
-            "false" | "False" | "FALSE" | "f" | "0" => Ok(Val::Bool(false)),
-            _ => return None,
-        },
-        Function::Int => Ok(Val::int(text.parse().ok()?)),
-        Function::Uint => Ok(Val::Number(Number::Uint(text.parse().ok()?))),
-        Function::Double => Ok(Val::Number(Number::Double(text.parse().ok()?))),
-        Function::Bytes => Ok(Val::Bytes(Cow::Owned(text.as_bytes().to_vec()))),
-        Function::Timestamp => timestamp(Timestamp::parse(text).ok()?.nanos(), span),
-        _ => {
-            let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
-            let nanos = i128::try_from(time::parse_duration(rest)?.as_nanos()).ok()?;
-            duration(sign * nanos, span)
+    for index in 0..value.len().unwrap_or(0) {
+        if eval.same(&value.element(index).unwrap_or(Val::Null), &wanted, span)? {
+            return Ok(Val::Bool(true));
         }
-    })
+    }
+    Ok(Val::Bool(false))
 }
 
-fn from_other<'a>(function: Function, value: &Val<'a>, span: Span) -> Option<Out<'a>> {
-    Some(match (function, value) {
-        (Function::Int, Val::Number(n)) => whole(*n, span).and_then(|n| match i64::try_from(n) {
-            // A double next to the ends of the range may have been beyond it, so CEL leaves the ends out.
-            Ok(n) if matches!(value, Val::Number(Number::Uint(_))) || (n > i64::MIN && n < i64::MAX) => {
-                Ok(Val::int(n))
+/// The first that is neither null nor blank; what fails counts as missing. The last is taken as it is.
+fn coalesce<'a>(eval: &mut Eval<'a, '_>, args: &'a [Node]) -> Out<'a> {
+    let (last, others) = args.split_last().expect("at least one argument was counted");
+    for arg in others {
+        match eval.node(arg) {
+            Ok(Val::Null) => {}
+            Ok(Val::Text(text)) if text.trim().is_empty() => {}
+            Ok(value) => return Ok(value),
+            Err(fault) if fault.code == Code::ExprLimit => return Err(fault),
+            Err(_) => {}
+        }
+    }
+    eval.node(last)
+}
+
+/// Not for what is missing, null, blank or empty.
+fn exists<'a>(eval: &mut Eval<'a, '_>, node: &'a Node) -> Out<'a> {
+    Ok(Val::Bool(match eval.node(node) {
+        Ok(Val::Null) => false,
+        Ok(Val::Text(text)) => !text.trim().is_empty(),
+        Ok(value) => value.len() != Some(0),
+        Err(fault) if fault.code == Code::ExprLimit => return Err(fault),
+        Err(_) => false,
+    }))
+}
+
+/// A value as a person reads it, paid for.
+pub(super) fn shown(eval: &mut Eval<'_, '_>, value: &Val<'_>, span: Span) -> Result<String, Fault> {
+    let text = value.shown(&mut WRITTEN_MAX.clone()).ok_or_else(|| too_large(span))?;
+    eval.pay(1, text.len(), span)?;
+    Ok(text)
+}
+
+fn concat<'a>(eval: &mut Eval<'a, '_>, args: &'a [Node], span: Span) -> Out<'a> {
+    let mut out = String::new();
+    for arg in args {
+        match eval.node(arg)? {
+            Val::Text(text) => {
+                eval.pay(1, text.len(), span)?;
+                out += &text;
             }
-            _ => Err(overflow(span)),
-        }),
-        (Function::Int, Val::Timestamp(at)) => Ok(Val::int(at.nanos().div_euclid(1_000_000_000) as i64)),
-        (Function::Uint, Val::Number(n)) => whole(*n, span)
-            .and_then(|n| u64::try_from(n).map(|n| Val::Number(Number::Uint(n))).map_err(|_| overflow(span))),
-        (Function::Double, Val::Number(n)) => Ok(Val::Number(Number::Double(n.to_f64()))),
-        (Function::String, Val::Number(n)) => Ok(Val::Text(Cow::Owned(match n {
-            Number::Int(n) => n.to_string(),
-            Number::Uint(n) => n.to_string(),
-            Number::Double(n) => n.to_string(),
-        }))),
-        (Function::String, Val::Bool(b)) => Ok(Val::Text(Cow::Owned(b.to_string()))),
-        (Function::String, Val::Timestamp(at)) => Ok(Val::Text(Cow::Owned(at.to_string()))),
-        (Function::String, Val::Duration(nanos)) => Ok(Val::Text(Cow::Owned(duration_text(*nanos)))),
-        (Function::String, Val::Bytes(bytes)) => {
-            Ok(Val::Text(Cow::Owned(String::from_utf8(bytes.to_vec()).ok()?)))
+            value => out += &shown(eval, &value, span)?,
         }
-        (Function::Timestamp, Val::Number(Number::Int(seconds))) => {
-            timestamp(i128::from(*seconds) * 1_000_000_000, span)
-        }
-        (Function::Duration, Val::Number(Number::Int(seconds))) => {
-            duration(i128::from(*seconds) * 1_000_000_000, span)
-        }
-        (Function::Duration, Val::Number(Number::Double(seconds))) => duration((seconds * 1e9) as i128, span),
-        _ => return None,
-    })
+    }
+    Ok(Val::Text(Cow::Owned(out)))
 }
 
-fn whole(n: Number, span: Span) -> Result<i128, Fault> {
-    match n {
-        Number::Int(n) => Ok(n.into()),
-        Number::Uint(n) => Ok(n.into()),
-        Number::Double(n) if n.is_finite() => Ok(n as i128),
-        Number::Double(_) => Err(overflow(span)),
+/// SHA-256 in hex: of a text itself, of anything else its JSON, of several values their list.
+fn hash<'a>(eval: &mut Eval<'a, '_>, args: &'a [Node], span: Span) -> Out<'a> {
+    if let [one] = args {
+        return match eval.node(one)? {
+            Val::Text(text) => digest(eval, text.as_bytes(), span),
+            value => {
+                let text = canonical(&value, span)?;
+                digest(eval, text.as_bytes(), span)
+            }
+        };
+    }
+    let values = args.iter().map(|arg| eval.node(arg)).collect::<Result<_, _>>()?;
+    let text = canonical(&Val::list(values), span)?;
+    digest(eval, text.as_bytes(), span)
+}
+
+fn fingerprint<'a>(eval: &mut Eval<'a, '_>, node: &'a Node, span: Span) -> Out<'a> {
+    let text = canonical(&eval.node(node)?, span)?;
+    digest(eval, text.as_bytes(), span)
+}
+
+fn digest<'a>(eval: &mut Eval<'a, '_>, bytes: &[u8], span: Span) -> Out<'a> {
+    eval.pay(4, bytes.len(), span)?;
+    Ok(Val::text(hex(&Sha256::digest(bytes))))
+}
+
+fn canonical(value: &Val<'_>, span: Span) -> Result<String, Fault> {
+    value.canonical(&mut WRITTEN_MAX.clone()).ok_or_else(|| too_large(span))
+}
+
+fn too_large(span: Span) -> Fault {
+    Fault::new(Code::ExprLimit, span, "the value is larger than 1 MiB as text")
+}
+
+/// `canonicalId(id, concept)`: a bare id gets the concept's id before it.
+fn canonical_id<'a>(eval: &mut Eval<'a, '_>, args: &'a [Node]) -> Out<'a> {
+    let id = match eval.node(&args[0])? {
+        Val::Null => return Ok(Val::text("")),
+        value => eval.text(value, &args[0], "canonicalId")?,
+    };
+    let concept = eval.text_of(&args[1], "canonicalId")?;
+    if id.is_empty() || id.strip_prefix(concept.as_ref()).is_some_and(|rest| rest.starts_with(':')) {
+        return Ok(Val::Text(id));
+    }
+    if id.contains(':') {
+        let what = format!("{id:?} is an id of another concept than {concept:?}");
+        return Err(Fault::new(Code::ExprType, args[0].span, what));
+    }
+    Ok(Val::text(format!("{concept}:{id}")))
+}
+
+impl<'a> Eval<'a, '_> {
+    pub(super) fn text_of(&mut self, node: &'a Node, who: &str) -> Result<Cow<'a, str>, Fault> {
+        let value = self.node(node)?;
+        self.text(value, node, who)
+    }
+
+    /// A whole number where `who` needs one.
+    pub(super) fn whole_of(&mut self, node: &'a Node, who: &str) -> Result<i64, Fault> {
+        match self.node(node)? {
+            Val::Number(Number::Int(n)) => Ok(n),
+            Val::Number(Number::Uint(n)) if n <= i64::MAX as u64 => Ok(n as i64),
+            Val::Number(Number::Double(n)) if n.fract() == 0.0 && n.abs() < 9e15 => Ok(n as i64),
+            other => {
+                let what = format!("{who:?} needs a whole number, not {}", with_article(&other));
+                Err(Fault::new(Code::ExprType, node.span, what))
+            }
+        }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn number(source: &str, at: usize) -> Result<(Token, usize), Fault> {
     len += usize::from(unsigned);
     let span = Span::new(at, at + len);
     if rest[len..].starts_with(|c: char| c.is_alphanumeric() || c == '_') {
-        let word = rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '_')).unwrap_or(rest.len());
+        let word = word_len(rest);
         if let Some(duration) = time::parse_duration(&rest[..word]).filter(|_| !hex) {
             let nanos = i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
             return Ok((Token::Duration(nanos), at + word));
@@ -37,6 +37,13 @@ pub(super) fn number(source: &str, at: usize) -> Result<(Token, usize), Fault> {
         Fault::new(Code::ExprOverflow, span, format!("the number {} is out of range", &rest[..len]))
     })?;
     Ok((if unsigned { Token::Uint(value) } else { Token::Int(value) }, at + len))
+}
+
+/// Length of letters, digits and points between digits.
+fn word_len(rest: &str) -> usize {
+    let after = |at: usize| rest.as_bytes().get(at + 1).is_some_and(u8::is_ascii_digit);
+    let part = |(at, c): (usize, char)| c.is_alphanumeric() || c == '_' || (c == '.' && after(at));
+    rest.char_indices().find(|found| !part(*found)).map_or(rest.len(), |(at, _)| at)
 }
 
 /// Length of a decimal number, and whether it has a point or an exponent.

@@ -66,7 +66,7 @@ impl Parser<'_> {
     }
 
     /// Nodes split by commas, up to and with `close`; a comma may stand before it.
-    fn list(&mut self, close: &'static str) -> Result<(Vec<Node>, Span), Fault> {
+    pub(super) fn list(&mut self, close: &'static str) -> Result<(Vec<Node>, Span), Fault> {
         self.brackets += 1;
         let mut nodes = Vec::new();
         while !self.at_sign(close) {
@@ -118,6 +118,11 @@ impl Parser<'_> {
                 build(Kind::List(nodes), span.to(end), height)
             }
             Token::Sign("{") => self.object(),
+            // CEL's mark of a name that is not looked for in a container; there are none here.
+            Token::Sign(".") if matches!(self.ahead(1), Token::Name(_)) => {
+                self.take();
+                self.primary()
+            }
             _ => Err(self.unexpected("a value")),
         }
     }

@@ -3,7 +3,8 @@
 use regex::Regex;
 
 use super::ast::{Literal, Op};
-use super::fault::Span;
+use super::builtins::{Function, Macro};
+use super::fault::{Fault, Span};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -14,6 +15,8 @@ pub(crate) struct Node {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Literal(Literal),
+    /// A type by its name.
+    Type(&'static str),
     /// A walk from a root or a macro's variable by fixed steps: the common case, done without evaluating
     /// anything.
     Path {
@@ -36,6 +39,10 @@ pub(crate) enum Kind {
     /// `matches` with a pattern known beforehand.
     Matches(Box<Node>, Regex),
     Macro(Macro, Box<Loop>),
+    /// `cel.bind(name, value, body)`: the value as a local of the body.
+    Bind(Box<(Node, Node)>),
+    /// A name that is not known, in a scope that says so only when it is needed.
+    Unknown(Box<Fault>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,71 +60,13 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Loop {
     pub(crate) over: Node,
+    /// With two variables the first is the index or the key, the second the value.
+    pub(crate) pairs: bool,
+    /// Methods of the collection library read the rows of a result; CEL's macros walk a map's keys.
+    pub(crate) rows: bool,
     /// `map(x, test, value)` has one; the other macros test with `body`.
     pub(crate) test: Option<Node>,
     pub(crate) body: Node,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Macro {
-    All,
-    Exists,
-    ExistsOne,
-    Filter,
-    Map,
-}
-
-impl Macro {
-    pub(crate) const NAMES: [(&str, Macro); 6] = [
-        ("all", Macro::All),
-        ("exists", Macro::Exists),
-        ("exists_one", Macro::ExistsOne),
-        ("existsOne", Macro::ExistsOne),
-        ("filter", Macro::Filter),
-        ("map", Macro::Map),
-    ];
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
-    Size,
-    Contains,
-    StartsWith,
-    EndsWith,
-    Matches,
-    Lower,
-    Upper,
-    Bool,
-    Int,
-    Uint,
-    Double,
-    String,
-    Bytes,
-    Timestamp,
-    Duration,
-    Dyn,
-}
-
-impl Function {
-    /// Name, number of arguments with the receiver, and whether it may be called as a method, as a function.
-    pub(crate) const NAMES: [(&str, Function, usize, bool, bool); 18] = [
-        ("size", Function::Size, 1, true, true),
-        ("contains", Function::Contains, 2, true, false),
-        ("startsWith", Function::StartsWith, 2, true, false),
-        ("endsWith", Function::EndsWith, 2, true, false),
-        ("matches", Function::Matches, 2, true, true),
-        ("lower", Function::Lower, 1, true, true),
-        ("upper", Function::Upper, 1, true, true),
-        ("lowerAscii", Function::Lower, 1, true, false),
-        ("upperAscii", Function::Upper, 1, true, false),
-        ("bool", Function::Bool, 1, false, true),
-        ("int", Function::Int, 1, false, true),
-        ("uint", Function::Uint, 1, false, true),
-        ("double", Function::Double, 1, false, true),
-        ("string", Function::String, 1, false, true),
-        ("bytes", Function::Bytes, 1, false, true),
-        ("timestamp", Function::Timestamp, 1, false, true),
-        ("duration", Function::Duration, 1, false, true),
-        ("dyn", Function::Dyn, 1, false, true),
-    ];
+    /// What `reduce` begins with.
+    pub(crate) first: Option<Node>,
 }

@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod builtins;
+mod refs;
+mod templates;
+
 fn event() -> Value {
     json!({
         "topic": "price.changed", "subject": {"kind": "item", "id": "10472"},
@@ -19,7 +23,7 @@ fn event() -> Value {
 fn value(text: &str) -> Result<Value, String> {
     let event = event();
     let expr = Expr::compile(text, &Scope::EVENT).map_err(|p| p.code().to_string())?;
-    expr.eval(&[Val::of(&event)]).map(|v| v.to_json()).map_err(|p| p.code().to_string())
+    expr.eval(&[Val::of(&event)]).and_then(|v| v.to_json()).map_err(|p| p.code().to_string())
 }
 
 fn check(table: &[(&str, Value)]) {
@@ -356,6 +360,24 @@ fn soup() -> impl Strategy<Value = String> {
                 "b'a'",
                 "1u",
                 "// c\n",
+                "x => x",
+                "(a, x) => a",
+                ".reduce(0, (a, x) => a",
+                ".groupBy(x => x)",
+                ".orderBy(x => ",
+                ".first()",
+                "coalesce(",
+                "hash(",
+                ".getHours('Asia/Kathmandu')",
+                ".substring(1",
+                ".replace('', 'aa')",
+                "when(",
+                "5m",
+                " not in ",
+                "\n",
+                "math.greatest(",
+                ".split('')",
+                ".join()",
                 "\\",
                 "'",
             ][..]
@@ -384,5 +406,52 @@ proptest! {
             let offset = problem.extra()["offset"].as_u64().unwrap() as usize;
             prop_assert!(offset <= text.len() && problem.hint_text().unwrap().contains('^'), "{problem:?}");
         }
+    }
+
+    #[test]
+    fn templates_and_references_take_any_text(text in soup(), at in 0usize..20) {
+        let cut = text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte);
+        let template = format!("{}{{{{{}}}}} x", &text[..cut], &text[cut..]);
+        let event = event();
+        if let Ok(template) = Template::compile(&template, &Scope::EVENT) {
+            let _ = template.eval(&[Val::of(&event)]).map(|value| value.to_json());
+        }
+        let _ = Refs::of(&text);
+    }
+
+    /// Real expressions with one piece gone, doubled or swapped are where parsers are weakest.
+    #[test]
+    fn a_broken_expression_is_an_error_and_no_more(
+        which in 0usize..8, from in 0usize..120, len in 0usize..12, put in soup(), deep in 0usize..400,
+    ) {
+        let source = WHOLE[which];
+        let bound = |at: usize| source.char_indices().nth(at).map_or(source.len(), |(byte, _)| byte);
+        let text = format!("{}{}{}", &source[..bound(from)], put, &source[bound(from + len)..]);
+        let nested = format!("{}{text}{}", "(".repeat(deep), ")".repeat(deep));
+        let event = event();
+        for text in [text, nested] {
+            if let Ok(expr) = Expr::compile(&text, &Scope { late: true, ..Scope::EVENT }) {
+                let _ = expr.eval(&[Val::of(&event)]).map(|value| value.to_json());
+            }
+            let _ = Refs::of(&text);
+        }
+    }
+}
+
+const WHOLE: [&str; 8] = [
+    "payload.items.where(i => i.price > 10).select(i => {i.price, n: 1}).first() ?? [1, 2][0]",
+    "timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin') in [1, 2u, 3.0] && !has(payload.x)",
+    "payload.name.matches('^W.+t$') ? {a: [1, {b: 'c'}]} : coalesce(payload.gone, \"x\")",
+    "[1, 2, 3].reduce(0, (a, x) => a + x) * -2 % 7 == 5m.getSeconds()",
+    r#"'''a''' + r'\d' + b'x' + "\u00e9" not in payload.tags"#,
+    "payload.deep.list.map(l, l.map(x, x + size(l))).flatten().orderByDesc(x => x)",
+    "when(payload.n) { payload.n > 1 } || payload.tags has 'a' // why",
+    "math.greatest(1, 2.5, -3) + hash(payload, 1).substring(0, 4).size()",
+];
+
+#[test]
+fn the_expressions_that_are_broken_above_are_whole() {
+    for text in WHOLE {
+        assert!(Expr::compile(text, &Scope::EVENT).is_ok(), "{text}");
     }
 }

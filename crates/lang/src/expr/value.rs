@@ -16,15 +16,18 @@ pub enum Val<'a> {
     Number(Number),
     Text(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
-    Timestamp(Timestamp),
+    /// Nanoseconds since 1970, in the years 1 to 9999.
+    Timestamp(i128),
     /// Nanoseconds; may be negative.
     Duration(i128),
+    /// A type, by its name in CEL.
+    Type(&'static str),
     /// An array and an object of the document, untouched.
     Array(&'a [Value]),
     Object(&'a Map<String, Value>),
-    /// A list and a map that the expression made.
-    List(Rc<Vec<Val<'a>>>),
-    Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
+    /// A list and a map that the expression made, and how deep they are nested.
+    List(Rc<Vec<Val<'a>>>, u16),
+    Map(Rc<Vec<(Val<'a>, Val<'a>)>>, u16),
 }
 
 impl<'a> Val<'a> {
@@ -56,11 +59,43 @@ impl<'a> Val<'a> {
         Val::Number(Number::Int(n))
     }
 
-    pub fn list(items: Vec<Val<'a>>) -> Val<'a> {
-        Val::List(Rc::new(items))
+    pub fn double(n: f64) -> Val<'a> {
+        Val::Number(Number::Double(n))
     }
 
-    /// The name of its type, as CEL and `try expr` call it.
+    /// A count of things, which always fits.
+    pub(crate) fn count(n: usize) -> Val<'a> {
+        Val::int(i64::try_from(n).unwrap_or(i64::MAX))
+    }
+
+    pub fn text(text: impl Into<Cow<'a, str>>) -> Val<'a> {
+        Val::Text(text.into())
+    }
+
+    pub fn instant(at: Timestamp) -> Val<'a> {
+        Val::Timestamp(at.nanos())
+    }
+
+    pub fn list(items: Vec<Val<'a>>) -> Val<'a> {
+        let depth = items.iter().map(Val::depth).max().unwrap_or(0);
+        Val::List(Rc::new(items), depth.saturating_add(1))
+    }
+
+    pub fn map(pairs: Vec<(Val<'a>, Val<'a>)>) -> Val<'a> {
+        let depth = pairs.iter().map(|(_, value)| value.depth()).max().unwrap_or(0);
+        Val::Map(Rc::new(pairs), depth.saturating_add(1))
+    }
+
+    /// How deep what the expression made is nested; a document counts as one level, its own depth is bounded.
+    pub(crate) fn depth(&self) -> u16 {
+        match self {
+            Val::List(_, depth) | Val::Map(_, depth) => *depth,
+            Val::Array(_) | Val::Object(_) => 1,
+            _ => 0,
+        }
+    }
+
+    /// The name of its type, as `try expr` calls it.
     pub fn type_name(&self) -> &'static str {
         match self {
             Val::Null => "null",
@@ -72,8 +107,19 @@ impl<'a> Val<'a> {
             Val::Bytes(_) => "bytes",
             Val::Timestamp(_) => "timestamp",
             Val::Duration(_) => "duration",
-            Val::Array(_) | Val::List(_) => "list",
-            Val::Object(_) | Val::Map(_) => "map",
+            Val::Type(_) => "type",
+            Val::Array(_) | Val::List(..) => "list",
+            Val::Object(_) | Val::Map(..) => "map",
+        }
+    }
+
+    /// Its type as CEL's `type(…)` names it.
+    pub(crate) fn cel_type(&self) -> &'static str {
+        match self {
+            Val::Null => "null_type",
+            Val::Timestamp(_) => "google.protobuf.Timestamp",
+            Val::Duration(_) => "google.protobuf.Duration",
+            other => other.type_name(),
         }
     }
 
@@ -81,7 +127,7 @@ impl<'a> Val<'a> {
     pub(crate) fn element(&self, index: usize) -> Option<Val<'a>> {
         match self {
             Val::Array(items) => items.get(index).map(Val::of),
-            Val::List(items) => items.get(index).cloned(),
+            Val::List(items, _) => items.get(index).cloned(),
             _ => None,
         }
     }
@@ -90,22 +136,26 @@ impl<'a> Val<'a> {
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Val::Array(items) => Some(items.len()),
-            Val::List(items) => Some(items.len()),
+            Val::List(items, _) => Some(items.len()),
             Val::Object(map) => Some(map.len()),
-            Val::Map(pairs) => Some(pairs.len()),
+            Val::Map(pairs, _) => Some(pairs.len()),
             _ => None,
         }
     }
 
     pub(crate) fn is_list(&self) -> bool {
-        matches!(self, Val::Array(_) | Val::List(_))
+        matches!(self, Val::Array(_) | Val::List(..))
+    }
+
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self, Val::Object(_) | Val::Map(..))
     }
 
     /// The member of a map under a text key.
     pub(crate) fn member(&self, name: &str) -> Option<Val<'a>> {
         match self {
             Val::Object(map) => map.get(name).map(Val::of),
-            Val::Map(pairs) => {
+            Val::Map(pairs, _) => {
                 let named = |key: &Val<'_>| matches!(key, Val::Text(text) if text == name);
                 pairs.iter().find(|(key, _)| named(key)).map(|(_, value)| value.clone())
             }
@@ -113,11 +163,20 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// The entry at `index` of a map, in its order.
+    pub(crate) fn pair(&self, index: usize) -> Option<(Val<'a>, Val<'a>)> {
+        match self {
+            Val::Object(map) => map.iter().nth(index).map(|(key, value)| (Val::text(key), Val::of(value))),
+            Val::Map(pairs, _) => pairs.get(index).cloned(),
+            _ => None,
+        }
+    }
+
     /// What a macro or `in` walks over: a list itself, the keys of a map.
     pub(crate) fn walked(self) -> Val<'a> {
         match self {
-            Val::Object(map) => Val::list(map.keys().map(|key| Val::Text(Cow::Borrowed(key))).collect()),
-            Val::Map(pairs) => Val::list(pairs.iter().map(|(key, _)| key.clone()).collect()),
+            Val::Object(map) => Val::list(map.keys().map(|key| Val::text(key.as_str())).collect()),
+            Val::Map(pairs, _) => Val::list(pairs.iter().map(|(key, _)| key.clone()).collect()),
             list => list,
         }
     }
@@ -130,55 +189,4 @@ impl<'a> Val<'a> {
             _ => 0,
         }
     }
-
-    /// As JSON: what has no JSON form is written as text (contracts §5, `try expr`).
-    pub fn to_json(&self) -> Value {
-        match self {
-            Val::Null => Value::Null,
-            Val::Bool(b) => (*b).into(),
-            Val::Number(Number::Int(n)) => (*n).into(),
-            Val::Number(Number::Uint(n)) => (*n).into(),
-            Val::Number(Number::Double(n)) if n.is_finite() => (*n).into(),
-            Val::Number(Number::Double(n)) if n.is_nan() => "NaN".into(),
-            Val::Number(Number::Double(n)) => if *n > 0.0 { "Infinity" } else { "-Infinity" }.into(),
-            Val::Text(text) => text.as_ref().into(),
-            Val::Bytes(bytes) => base64(bytes).into(),
-            Val::Timestamp(instant) => instant.to_string().into(),
-            Val::Duration(nanos) => duration_text(*nanos).into(),
-            Val::Array(items) => Value::Array(items.to_vec()),
-            Val::Object(map) => Value::Object((*map).clone()),
-            Val::List(items) => items.iter().map(Val::to_json).collect(),
-            Val::Map(pairs) => pairs.iter().map(|(key, value)| (key.key_text(), value.to_json())).collect(),
-        }
-    }
-
-    fn key_text(&self) -> String {
-        match self.to_json() {
-            Value::String(text) => text,
-            other => other.to_string(),
-        }
-    }
-}
-
-/// A duration as CEL writes it: seconds, with a fraction when there is one.
-pub(crate) fn duration_text(nanos: i128) -> String {
-    let (sign, nanos) = if nanos < 0 { ("-", nanos.unsigned_abs()) } else { ("", nanos.unsigned_abs()) };
-    let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-    match rest {
-        0 => format!("{sign}{seconds}s"),
-        _ => format!("{sign}{seconds}.{}s", format!("{rest:09}").trim_end_matches('0')),
-    }
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, b| word << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let letter = LETTERS[(word >> (18 - 6 * place) & 63) as usize];
-            out.push(if place <= chunk.len() { char::from(letter) } else { '=' });
-        }
-    }
-    out
 }
