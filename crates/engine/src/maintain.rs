@@ -77,6 +77,11 @@ async fn aside<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let (done, result) = oneshot::channel();
     let own = tenant.clone();
-    supervise("maintenance", tenant.health(), move || _ = done.send(work(&own)))?;
+    supervise("maintenance", tenant.health(), move || {
+        let result = work(&own);
+        // Whoever hears of it may want to close the tenant.
+        drop(own);
+        let _ = done.send(result);
+    })?;
     result.await.unwrap_or_else(|_| Err(Problem::new(Code::TaskDied, "the maintenance task died")))
 }

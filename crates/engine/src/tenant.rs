@@ -96,7 +96,7 @@ pub(crate) struct Inner {
     sync_nanos: AtomicU64,
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
-    /// Boot time, in nanoseconds, at which somebody was last seen to use it.
+    /// Boot time, in nanoseconds and one more, at which somebody last asked for it; 0: nobody wants it.
     used: AtomicU64,
     closing: AtomicBool,
     /// The last head that a clean stop marked; nothing was written since while it equals the head.

@@ -45,7 +45,7 @@ pub struct Options {
     /// A segment is sealed before an append would take it beyond this. A larger batch makes a larger segment.
     pub segment_bytes: u64,
     pub prefill: Prefill,
-    /// Kept back for a full disk; 0 = nothing, and `is_full` is never true.
+    /// The most that is kept back for a full disk; 0 = nothing, and `is_full` is never true.
     pub headroom: u64,
 }
 
@@ -123,6 +123,12 @@ impl FileLedger {
         found: recovery::Recovered,
     ) -> Result<(FileLedger, Opened), Error> {
         let length = found.file.len().map_err(Error::io("measure", &found.path))?;
+        // What was trimmed may live on in the state, so a trimmed ledger's size says nothing of it.
+        let trimmed = found.segments[0].first > 1;
+        let bytes =
+            if trimmed { options.headroom } else { found.segments.iter().map(|segment| segment.bytes).sum() };
+        let headroom =
+            Headroom::new(disk.clone(), dir.to_path_buf(), options.headroom, found.headroom, bytes);
         let ledger = FileLedger {
             shared: Arc::new(Shared::new(found.segments, found.head.position)),
             active: Arc::new(Filled::new(found.file, length.max(found.end))),
@@ -131,7 +137,7 @@ impl FileLedger {
             head: found.head,
             synced: found.head.position,
             filler: Filler::new(options.prefill, disk.clone(), dir, options.segment_bytes),
-            headroom: Headroom::new(disk.clone(), dir.to_path_buf(), options.headroom, found.headroom),
+            headroom,
             marked: found.marked,
             closes: found.opened.clean,
             state: State::Open,

@@ -19,17 +19,22 @@ impl Engine {
     /// Wakes tenants when something is due: deadlines, retries, deferred publishes, unflushed acks.
     pub(super) fn start_timekeeper(&self) -> Result<(), Problem> {
         self.keep("timekeeper", &self.0.around.bell.clone(), |engine| {
-            let tenants = engine.open_tenants();
-            let (clock, openings) = (engine.0.around.clock.clone(), engine.0.openings.clone());
+            let now = engine.0.around.clock.boot();
             let wake = engine.next_wake();
-            drop(engine);
             if wake == Some(Duration::ZERO) {
-                openings.ring();
+                engine.0.openings.ring();
             }
-            let now = clock.boot();
-            tenants.iter().filter(|t| t.next_tick().is_some_and(|due| due <= now)).for_each(Tenant::tick);
-            let next = tenants.iter().filter_map(Tenant::next_tick).min();
-            let next = next.map(|due| due.saturating_sub(clock.boot()));
+            // Only what is due is held, and that is what it is held for.
+            let due: Vec<Tenant> =
+                lock(&engine.0.tenants).values().filter(|t| t.is_due(now)).cloned().collect();
+            let shared = Arc::downgrade(&engine.0);
+            drop(engine);
+            due.iter().for_each(Tenant::tick);
+            drop(due);
+            let next = shared.upgrade().and_then(|shared| {
+                let next = lock(&shared.tenants).values().filter_map(Tenant::next_tick).min();
+                next.map(|due| due.saturating_sub(shared.around.clock.boot()))
+            });
             [next, wake.filter(|wake| !wake.is_zero())].into_iter().flatten().min().unwrap_or(LOOK_AROUND)
         })
     }

@@ -22,11 +22,14 @@ use super::{DEFAULT_TENANT, Engine, check_name, make_dir};
 use crate::deliver::lock;
 use crate::entropy::Entropy;
 use crate::maintain::files;
+use crate::pool;
 use crate::settings::Settings;
 use crate::tenant::{Home, Opening, Surroundings, Tenant, closing};
 
 /// A due tenant that would not open is tried again after this.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// How many tenants are opened at a time when many are due.
+const OPENERS: usize = 4;
 
 impl Engine {
     /// `main`, and what `due.json` knows of the others. One that is damaged does not keep the others from serving.
@@ -131,26 +134,37 @@ impl Engine {
         lock(&self.0.tenants).values().cloned().collect()
     }
 
-    /// Opens what is due or not known, one after the other. The opener's work; under a clock that is moved by hand,
-    /// whoever moves it does this too.
+    /// Opens what is due or not known, a few at a time. The opener's work; under a clock that is moved by hand, whoever
+    /// moves it does this too.
     pub fn open_due(&self) {
         let _alone = lock(&self.0.opening);
         while !self.0.closed.load(Ordering::Acquire) {
             let now = self.0.around.clock.now();
-            let next = lock(&self.0.closed_tenants)
+            let waiting: Vec<(String, Closed)> = lock(&self.0.closed_tenants)
                 .iter()
-                .find(|(_, closed)| closed.wants_opening(now))
-                .map(|(name, closed)| (name.clone(), *closed == Closed::Unknown));
-            let Some((name, unknown)) = next else { return };
-            match self.tenant(&name) {
-                Ok(tenant) if unknown => {
-                    tenant.tick();
-                    drop(tenant);
-                    self.close_if(&name, Duration::ZERO);
-                }
-                Ok(tenant) => tenant.tick(),
-                Err(problem) => self.put_off(&name, &problem),
+                .filter(|(_, closed)| closed.wants_opening(now))
+                .map(|(name, closed)| (name.clone(), closed.clone()))
+                .collect();
+            if waiting.is_empty() {
+                return;
             }
+            pool::each(OPENERS, &waiting, |(name, closed)| self.open_one(name, closed));
+        }
+    }
+
+    fn open_one(&self, name: &str, closed: &Closed) {
+        if self.0.closed.load(Ordering::Acquire) {
+            return;
+        }
+        match self.tenant(name) {
+            Ok(tenant) => {
+                tenant.tick();
+                if *closed == Closed::Unknown {
+                    self.let_go(tenant);
+                }
+            }
+            Err(problem) if problem.code() == Code::ShuttingDown => {}
+            Err(problem) => self.put_off(name, &problem),
         }
     }
 
@@ -181,8 +195,16 @@ impl Engine {
         }
     }
 
+    /// Closes a tenant that was opened to look at it; the housekeeper does if somebody else looks at it just now.
+    pub(crate) fn let_go(&self, tenant: Tenant) {
+        tenant.let_go();
+        let name = tenant.name().to_owned();
+        drop(tenant);
+        self.close_if(&name, Duration::ZERO);
+    }
+
     /// Closes a tenant that nobody has used for `idle`, and that is not due before as long again.
-    pub(crate) fn close_if(&self, name: &str, idle: Duration) -> bool {
+    fn close_if(&self, name: &str, idle: Duration) -> bool {
         if name == DEFAULT_TENANT || self.0.around.metrics.is_storage_full() {
             return false;
         }

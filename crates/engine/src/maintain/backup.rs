@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ledger::{Chain, Head, Segment};
 use model::{Code, Position, Problem, Timestamp};
@@ -106,9 +105,8 @@ async fn copy_all(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
         // One that does not open is told among those left out.
         let Ok(tenant) = engine.tenant(&name) else { continue };
         tenants.push(aside(&tenant, move |tenant| copy_tenant(tenant, &target)).await?);
-        drop(tenant);
         if !was_open {
-            engine.close_if(&name, Duration::ZERO);
+            engine.let_go(tenant);
         }
     }
     files::copy_keys(&engine.dir().join("keys"), &to.join("keys"))?;

@@ -14,19 +14,23 @@ use crate::writer::{Moment, STATE_OPEN_MAX, Writer};
 impl Tenant {
     /// Somebody uses it.
     pub(crate) fn touch(&self) {
-        self.0.used.store(self.boot().as_nanos() as u64, Ordering::Release);
+        self.0.used.store(self.boot().as_nanos() as u64 + 1, Ordering::Release);
     }
 
-    /// Whether nobody has held a handle but the caller, who shows none around, and nothing was in flight or due soon, for
-    /// `idle`.
+    /// It was opened to look at it, not to be used: it may go as soon as nobody holds it.
+    pub(crate) fn let_go(&self) {
+        self.0.used.store(0, Ordering::Release);
+    }
+
+    /// Whether nobody has asked for it for `idle`, nobody but the caller, who shows it to no one, holds it, and nothing is
+    /// in flight or due soon.
     pub(crate) fn rests(&self, idle: Duration) -> bool {
         let held = Arc::strong_count(&self.0) > 1;
         if held || self.registry().all().iter().any(|handle| handle.dispatcher().in_flight() > 0) {
-            self.touch();
             return false;
         }
-        let used = Duration::from_nanos(self.0.used.load(Ordering::Acquire));
-        if used + idle > self.boot() {
+        let used = self.0.used.load(Ordering::Acquire);
+        if used > 0 && Duration::from_nanos(used - 1) + idle > self.boot() {
             return false;
         }
         let soon = self.moment().now.plus(idle);
@@ -52,6 +56,10 @@ impl Tenant {
     pub fn next_tick(&self) -> Option<Duration> {
         let due = self.0.due.load(Ordering::Acquire);
         (due != u64::MAX).then(|| Duration::from_nanos(due))
+    }
+
+    pub(crate) fn is_due(&self, boot: Duration) -> bool {
+        self.next_tick().is_some_and(|due| due <= boot)
     }
 
     /// Does what is due by now: missed deadlines, retries, deferred publishes, unflushed acks, uncommitted state.

@@ -4,6 +4,9 @@
 //! A file `headroom` holds blocks that nobody else can take. Publishing is refused while less than that is
 //! free besides; when even the rest is gone, the file is given up and its blocks serve the appends that
 //! remain. It is made again once there is room for it twice.
+//!
+//! It is as large as what may have to be written, a snapshot above all, and that is at most about as large as the ledger: 256
+//! KiB for a new tenant, doubled as the ledger grows, up to what the options say.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,24 +17,44 @@ use crate::disk::{Access, Disk};
 /// How much may be appended between two looks at the disk, and how often it may be asked: others fill it too.
 const LOOK_EVERY: u64 = 1 << 20;
 const ASK_EVERY: u32 = 64;
+/// An empty `state.db`, its log and a few lines.
+const LEAST: u64 = 256 << 10;
 
 pub(crate) struct Headroom {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    most: u64,
+    /// How much is to be held, and how much is.
     bytes: u64,
-    held: bool,
+    held: u64,
+    ledger_bytes: u64,
     full: bool,
     appended: u64,
     asked: u32,
 }
 
 impl Headroom {
-    pub fn new(disk: Arc<dyn Disk>, dir: PathBuf, bytes: u64, held: bool) -> Headroom {
-        Headroom { disk, dir, bytes, held, full: false, appended: LOOK_EVERY, asked: 0 }
+    /// `there`: an earlier life left a file.
+    pub fn new(disk: Arc<dyn Disk>, dir: PathBuf, most: u64, there: bool, ledger_bytes: u64) -> Headroom {
+        let left = || disk.open(&dir.join(HEADROOM), Access::Read).and_then(|file| file.len()).unwrap_or(0);
+        let held = if there { left() } else { 0 };
+        let (full, appended, asked) = (false, LOOK_EVERY, 0);
+        Headroom {
+            disk,
+            dir,
+            most,
+            bytes: wanted(ledger_bytes, most),
+            held,
+            ledger_bytes,
+            full,
+            appended,
+            asked,
+        }
     }
 
     pub fn appended(&mut self, bytes: u64) {
         self.appended += bytes;
+        self.ledger_bytes += bytes;
     }
 
     pub fn is_full(&mut self) -> bool {
@@ -46,6 +69,10 @@ impl Headroom {
     fn look(&mut self) {
         (self.appended, self.asked) = (0, 0);
         let Ok(free) = self.disk.free_space(&self.dir) else { return };
+        let wanted = wanted(self.ledger_bytes, self.most);
+        if wanted > self.bytes && free >= 2 * wanted {
+            self.bytes = wanted;
+        }
         if free < self.bytes {
             self.full = true;
         } else if free >= 2 * self.bytes {
@@ -59,15 +86,23 @@ impl Headroom {
     }
 
     fn hold(&mut self) {
-        if !self.held {
-            let file = self.disk.open(&self.dir.join(HEADROOM), Access::Create);
-            self.held = file.and_then(|file| file.reserve(self.bytes)).is_ok();
+        if self.held >= self.bytes {
+            return;
+        }
+        let access = if self.held == 0 { Access::Create } else { Access::Write };
+        let file = self.disk.open(&self.dir.join(HEADROOM), access);
+        if file.and_then(|file| file.reserve(self.bytes)).is_ok() {
+            self.held = self.bytes;
         }
     }
 
     /// Frees the blocks for an append that found the disk full; whether that is worth another try.
     pub fn give_up(&mut self) -> bool {
         self.full = self.bytes > 0;
-        std::mem::replace(&mut self.held, false) && self.disk.remove(&self.dir.join(HEADROOM)).is_ok()
+        std::mem::take(&mut self.held) > 0 && self.disk.remove(&self.dir.join(HEADROOM)).is_ok()
     }
+}
+
+fn wanted(ledger_bytes: u64, most: u64) -> u64 {
+    ledger_bytes.next_power_of_two().max(LEAST).min(most)
 }

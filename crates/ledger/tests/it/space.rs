@@ -39,6 +39,30 @@ fn publishing_is_refused_first_and_acks_still_fit() {
 }
 
 #[test]
+fn what_is_kept_back_grows_with_the_ledger_and_is_found_again() {
+    let (sim, disk) = fixture::sim(1);
+    let options = Options { headroom: 1 << 20, segment_bytes: 64 << 20, ..ROOM };
+    let kept = || sim.contents(&Path::new(DIR).join("headroom")).unwrap().len();
+    let mut ledger = FileLedger::create(disk.clone(), Path::new(DIR), options).unwrap();
+    assert!(!ledger.is_full());
+    assert_eq!(kept(), 256 << 10, "a new tenant needs little");
+    let mut sizes = Vec::new();
+    for _ in 0..20 {
+        let more = batch_padded(&ledger, &[1], 100_000);
+        ledger.append(&more, true).unwrap();
+        (0..64).for_each(|_| _ = ledger.is_full());
+        sizes.push(kept());
+    }
+    sizes.dedup();
+    assert_eq!(sizes, [256 << 10, 512 << 10, 1 << 20]);
+    drop(ledger);
+    sim.kill();
+    let (mut ledger, _) = FileLedger::open(disk, Path::new(DIR), options).unwrap();
+    assert!(!ledger.is_full());
+    assert_eq!(kept(), 1 << 20);
+}
+
+#[test]
 fn the_active_segment_is_filled_with_newlines_and_cut_at_seal_and_close() {
     let (sim, disk) = fixture::sim(1);
     let mut ledger = fixture::create(&disk);
