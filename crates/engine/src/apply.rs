@@ -8,6 +8,7 @@ use model::group::Definition;
 use model::record::{Record, Span};
 use model::{Position, Timestamp};
 
+use crate::state::entity::Carried;
 use crate::state::rows::Keyed;
 use crate::state::{Failure, Group, Result, State};
 
@@ -20,7 +21,10 @@ pub struct Place {
 
 pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
     match record {
-        Record::Event(event) => take_key(state, place, &event.envelope, &event.content, None),
+        Record::Event(event) => {
+            state.carried = Carried::of(event);
+            take_key(state, place, &event.envelope, &event.content, None)
+        }
         Record::EventDeferred(deferred) => {
             state.put_deferred(place.position, deferred, place.time)?;
             take_key(state, place, &deferred.envelope, &deferred.content, Some(deferred.until))
@@ -43,6 +47,8 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
             Ok(())
         }
         Record::LedgerTruncated { .. } => Ok(()),
+        Record::DefinitionsApplied(applied) => state.define(place, applied),
+        Record::EntityChanged(changed) => state.change(place, changed),
         group => apply_to_group(state, place, group),
     }
 }

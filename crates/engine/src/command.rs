@@ -10,6 +10,7 @@ use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::admit::Prepared;
+use crate::entity::{Write, Written};
 
 pub enum Command {
     /// All or none become true, in one commit.
@@ -60,6 +61,17 @@ pub enum Command {
         before: String,
         respect_groups: bool,
     },
+    /// What a workspace declares now: all of it, or nothing when something does not fit. A dry run only says what it
+    /// would do.
+    Apply {
+        managed_by: String,
+        definitions: Vec<model::definition::Definition>,
+        dry_run: bool,
+    },
+    /// Writes of rows, all or none, in one commit.
+    Write {
+        writes: Vec<Write>,
+    },
     /// What the housekeeping found or did.
     Note {
         records: Vec<Record>,
@@ -93,7 +105,33 @@ pub enum Answer {
     Fates(Vec<Fate>),
     Redriven(Vec<Position>),
     Admitted { more: bool },
+    Applied(Plan),
+    Written(Vec<Written>),
     Done { head: Position },
+}
+
+/// What an apply does or would do; each as `kind name`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub added: Vec<String>,
+    pub changed: Vec<String>,
+    pub removed: Vec<String>,
+    /// Where it was recorded; the head when nothing was.
+    pub position: Position,
+}
+
+impl Plan {
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    /// As contracts §10 answers it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "added": self.added, "changed": self.changed, "removed": self.removed,
+            "runs_on_old_versions": {}, "position": self.position,
+        })
+    }
 }
 
 /// What became of a failing delivery.

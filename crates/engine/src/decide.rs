@@ -1,11 +1,13 @@
 //! State × command → records and an answer. Pure: `now` and entropy are handed in, nothing is changed.
 
+mod define;
+pub(crate) mod entity;
 mod group;
 mod publish;
 mod trim;
 
 use ledger::{NewBody, NewRecord};
-use model::record::Record;
+use model::record::{FORMAT_OF_ENTITIES, Record};
 use model::{Code, Position, Problem, Timestamp};
 
 use crate::command::{Answer, Command};
@@ -79,11 +81,23 @@ pub fn decide(state: &State, command: Command, ground: &mut Ground<'_>) -> Resul
         Command::Trim { first, before, respect_groups } => {
             trim::trim(state, first, before, respect_groups, ground)
         }
+        Command::Apply { managed_by, definitions, dry_run } => {
+            define::apply(state, managed_by, definitions, dry_run, ground)
+        }
+        Command::Write { writes } => entity::write(state, writes, ground),
         Command::Note { records } => {
             let entries = records.into_iter().map(|record| Entry::new(record, ground.entropy)).collect();
             Ok(Decided { entries, answer: done(ground), sync: true })
         }
     }
+}
+
+/// What goes before the first record of a kind that a ledger of an earlier format does not have.
+fn raised(state: &State, ground: &mut Ground<'_>) -> Vec<Entry> {
+    if state.format >= FORMAT_OF_ENTITIES {
+        return Vec::new();
+    }
+    vec![Entry::new(Record::FormatRaised { format: FORMAT_OF_ENTITIES }, ground.entropy)]
 }
 
 fn one(record: Record, ground: &mut Ground<'_>) -> Decided {

@@ -21,6 +21,7 @@ pub mod apply;
 pub mod command;
 mod decide;
 pub mod deliver;
+pub mod entity;
 mod mailbox;
 pub mod state;
 pub mod writer;
@@ -41,10 +42,12 @@ pub mod entropy;
 pub mod pool;
 
 pub use admit::{Caller, Draft, Layer};
-pub use command::{Outcome, Receipt};
+pub use command::{Outcome, Plan, Receipt};
 pub use deliver::Delivery;
 pub use deliver::follow::{Follow, Follower};
 pub use deliver::push::{Ack, Handling, Nack, Subscription};
 pub use engine::{DEFAULT_TENANT, Engine, Health, Options};
 pub use settings::{Limits, Settings};
-pub use tenant::{DeadLetterPage, GroupView, Page, Query, Redrive, Settled, Tenant};
+pub use tenant::{
+    AsOf, DeadLetterPage, GroupView, HistoryPage, Page, Paging, Query, Redrive, Settled, Tenant,
+};

@@ -69,12 +69,15 @@ impl Mailbox {
     }
 }
 
-/// Publishes are told apart by their actor; everything else keeps the engine going and counts as one.
+/// Publishes and writes are told apart by their actor; everything else keeps the engine going and counts as one.
 fn source_of(command: &Command) -> u64 {
     let mut hasher = DefaultHasher::new();
-    if let Command::Publish { events } = command {
-        events.first().map(|event| &event.event.envelope.actor).hash(&mut hasher);
-    }
+    let actor = match command {
+        Command::Publish { events } => events.first().map(|event| &event.event.envelope.actor),
+        Command::Write { writes } => writes.first().map(|write| &write.actor),
+        _ => return hasher.finish(),
+    };
+    actor.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -92,6 +95,8 @@ fn size(command: &Command) -> usize {
                 event.record.data.len() + event.record.body.as_ref().map_or(0, |body| body.json.len())
             })
             .sum(),
+        // The event of a change carries the row several times.
+        Command::Write { writes } => writes.len() * 2_048,
         _ => 256,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ledger::{BodyRef, Error, Head, Line, Reader, RecordRef};
 use model::event::Event;
-use model::record::{At, DecodeError, Record, decode_event};
+use model::record::{At, ChangedData, DecodeError, Record, decode_event};
 use model::{Code, Position, Problem, Timestamp};
 
 use crate::apply::{Place, apply};
@@ -172,4 +172,18 @@ pub fn event_at(reader: &mut dyn Reader, position: Position) -> Result<Option<Ar
     let mut found = None;
     events(&bytes, (position, position), |event| found = Some(event))?;
     Ok(found)
+}
+
+/// What the `entity.changed` at this position says of its row, if the record there is one.
+pub fn changed_at(bytes: &[u8], position: Position) -> Result<Option<ChangedData>, Problem> {
+    for text in ledger::lines(bytes) {
+        let (line, _) = parse(text)?;
+        let found =
+            line.records().find(|record| record.position == position && record.kind == "entity.changed");
+        if let Some(record) = found {
+            let data = serde_json::from_str(record.data.get());
+            return data.map(Some).map_err(|err| undecodable(err.into(), position));
+        }
+    }
+    Ok(None)
 }

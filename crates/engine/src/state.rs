@@ -4,11 +4,13 @@
 //! not in the ledger means the file belongs to another history: it is discarded and rebuilt.
 
 pub mod dump;
+pub mod entity;
 pub mod group;
 pub mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::{Chain, Head};
@@ -18,8 +20,11 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 pub use group::{Failure, Group};
 
+use crate::entity::Catalog;
+
 /// Numbered, in order, never edited once released: the index is the version before it runs.
-const MIGRATIONS: &[&str] = &[include_str!("state/schema.sql"), include_str!("state/suspect.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("state/schema.sql"), include_str!("state/suspect.sql"), include_str!("state/entity.sql")];
 
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +45,8 @@ pub struct State {
     pub first: Position,
     pub before: Chain,
     pub format: u32,
+    pub catalog: Arc<Catalog>,
+    pub(crate) carried: Option<entity::Carried>,
     /// Rows written since the last commit of `state.db`.
     pub open_rows: usize,
     dirty: BTreeSet<String>,
@@ -82,6 +89,8 @@ impl State {
             first: 1,
             before: Chain::ZERO,
             format: 1,
+            catalog: Arc::default(),
+            carried: None,
             open_rows: 0,
             dirty: BTreeSet::new(),
             open: false,
@@ -114,6 +123,7 @@ impl State {
         (self.applied, self.first, self.before, self.format) = (applied, first, before, format);
         self.groups = group::load_all(&self.db)?;
         self.deferred = rows::load_deferred(&self.db)?;
+        (self.catalog, self.carried) = (Arc::new(entity::load_catalog(&self.db)?), None);
         (self.open_rows, self.dirty) = (0, BTreeSet::new());
         Ok(())
     }

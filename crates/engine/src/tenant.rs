@@ -3,7 +3,9 @@
 //! A command goes into the mailbox. If the writer is idle and the disk is quick, the caller commits it on its own
 //! thread; else a pool thread takes whatever has queued, as one batch.
 
+mod define;
 mod due;
+mod entity;
 mod groups;
 mod hand_on;
 mod open;
@@ -26,6 +28,7 @@ use model::event::Event;
 use model::{Code, Position, Problem};
 use tokio::sync::watch;
 
+pub use entity::{HistoryPage, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
 pub use open::{Home, Opening};
@@ -36,6 +39,7 @@ use crate::clock::Clock;
 use crate::command::{Answer, Command};
 use crate::deliver::follow::{Follow, Follower};
 use crate::deliver::{Registry, lock};
+use crate::entity::Catalog;
 use crate::entropy::Entropy;
 use crate::mailbox::{Mailbox, Pending};
 use crate::maintain::Upkeep;
@@ -102,6 +106,8 @@ pub(crate) struct Inner {
     /// The last head that a clean stop marked; nothing was written since while it equals the head.
     closed_at: Option<Position>,
     upkeep: Upkeep,
+    /// What is declared, as of the newest commit that was handed on.
+    catalog: RwLock<Arc<Catalog>>,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
 }
 
@@ -259,7 +265,9 @@ impl Tenant {
     }
 
     fn submit(&self, command: Command) -> Result<Pending, Problem> {
-        if self.is_closing() && matches!(command, Command::Publish { .. }) {
+        let begins =
+            matches!(command, Command::Publish { .. } | Command::Write { .. } | Command::Apply { .. });
+        if self.is_closing() && begins {
             return Err(closing());
         }
         Ok(self.0.mailbox.push(command))

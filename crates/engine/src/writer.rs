@@ -99,7 +99,14 @@ impl Writer {
         let (mut turn, offset) = (Turn::default(), self.offset);
         let mut sync = self.note_clock_step(moment, &mut turn)?;
         for command in commands {
-            let refused = full && matches!(command, Command::Publish { .. } | Command::AdmitDue);
+            let refused = full
+                && matches!(
+                    command,
+                    Command::Publish { .. }
+                        | Command::AdmitDue
+                        | Command::Write { .. }
+                        | Command::Apply { .. }
+                );
             let answer = if refused {
                 Err(storage_full())
             } else {

@@ -83,6 +83,13 @@ codes! {
     UsageInvalid "usage.invalid" 422 2 Author "the command was not understood";
     ServerUnreachable "server.unreachable" 503 6 Outside "the server does not answer";
     ServerAddressTaken "server.address_taken" 503 6 Operator "another program listens there";
+    DefinitionInvalid "definition.invalid" 422 4 Author "the definition is not valid";
+    DefinitionBreaking "definition.breaking" 409 4 Author "rows that are there do not fit the new definition";
+    ConceptNotFound "concept.not_found" 404 3 Author "there is no such concept";
+    EntityInvalid "entity.invalid" 422 4 Author "the row does not fit its concept";
+    EntityExists "entity.exists" 409 4 Author "there is another row with this id";
+    QueryNotFound "query.not_found" 404 3 Author "there is no such query";
+    MutationNotFound "mutation.not_found" 404 3 Author "there is no such mutation";
     ExprSyntax "expr.syntax" 422 4 Author "the expression cannot be read";
     ExprUnknownName "expr.unknown_name" 422 4 Author "the expression uses an unknown name";
     ExprType "expr.type" 422 4 Author "the expression mixes types that do not go together";

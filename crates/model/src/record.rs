@@ -3,17 +3,24 @@
 //! **Invariant:** a (kind, version) means the same for ever. What changes gets a new version; an unknown one stops the
 //! fold, because skipping it would rebuild another state than the one that was answered from.
 
+mod change;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub use change::{Applied, Change, Changed, ChangedData, Set};
+
 use crate::event::{BadBody, Content, Envelope, Event};
 use crate::{Position, Timestamp};
 
 /// The newest format this binary writes; a ledger that says a higher one is of a newer version.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// The format that brought `definitions.applied` and `entity.changed`.
+pub const FORMAT_OF_ENTITIES: u32 = 2;
 
 /// A range of positions, both ends in it.
 pub type Span = (Position, Position);
@@ -135,6 +142,9 @@ pub enum Record {
         group: String,
         through: Position,
     },
+    /// What a workspace declares now.
+    DefinitionsApplied(Box<Applied>),
+    EntityChanged(Box<Changed>),
     LedgerClosed,
     LedgerTruncated {
         position: Position,
@@ -260,6 +270,8 @@ impl Record {
             Record::GroupPaused { .. } => "group.paused",
             Record::GroupHalted { .. } => "group.halted",
             Record::GroupCrashed { .. } => "group.crashed",
+            Record::DefinitionsApplied(_) => "definitions.applied",
+            Record::EntityChanged(_) => "entity.changed",
             Record::LedgerClosed => "ledger.closed",
             Record::LedgerTruncated { .. } => "ledger.truncated",
             Record::LedgerTrimmed { .. } => "ledger.trimmed",
@@ -312,6 +324,8 @@ impl Record {
             Record::GroupHalted { group, position } | Record::GroupCrashed { group, through: position } => {
                 to_text(&GroupData { position: Some(*position), ..GroupData::of(group) })
             }
+            Record::DefinitionsApplied(applied) => applied.data(),
+            Record::EntityChanged(changed) => changed.data(),
             Record::LedgerClosed => "{}".to_owned(),
             Record::LedgerTruncated { position, file, offset, bytes } => to_text(
                 &serde_json::json!({"position": position, "file": file, "offset": offset, "bytes": bytes}),
@@ -345,6 +359,8 @@ impl Record {
                 };
                 Some(to_text(&body).into())
             }
+            Record::DefinitionsApplied(applied) => applied.body(),
+            Record::EntityChanged(changed) => changed.body(),
             _ => None,
         }
     }
@@ -370,6 +386,8 @@ impl Record {
                 let Erased { positions } = serde_json::from_str(at.data)?;
                 Ok(Record::EventErased { positions })
             }
+            "definitions.applied" => Ok(Record::DefinitionsApplied(Box::new(Applied::decode(&at)?))),
+            "entity.changed" => Ok(Record::EntityChanged(Box::new(Changed::decode(&at)?))),
             kind if kind.starts_with("group.") => decode_group(kind, &at),
             kind => decode_housekeeping(kind, &at),
         }

@@ -49,6 +49,7 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     bodies.extend(failures(tenant, events, (*events.first().unwrap_or(&1), scanned))?);
     for event in events {
         bodies.extend(tenant.with_reader(|reader| deferred_of(reader, *event))?);
+        bodies.extend(tenant.with_reader(|reader| change_of(reader, *event))?);
     }
     // A dead letter may be written from memory while the ledger is erased; then it is erased as well.
     while !bodies.is_empty() {
@@ -69,6 +70,12 @@ fn check(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     let mut kept = 0;
     for position in events {
         let event = tenant.event(&position.to_string())?;
+        if let Some((concept, id)) = tenant.row_resting_on(*position)? {
+            let detail =
+                format!("\"{id}\" of \"{concept}\" has its values from the event at position {position}");
+            return Err(Problem::new(Code::EntityInvalid, detail)
+                .hint("delete or change the row first, then erase its past"));
+        }
         kept += u64::from(event.content.payload().is_some());
     }
     Ok(kept)
@@ -119,6 +126,13 @@ fn deferred_of(reader: &mut dyn Reader, event: Position) -> Result<Option<Positi
         line.records().find(|record| record.position + 1 == event && record.kind == "event.admitted");
     let admitted = before.and_then(|record| serde_json::from_str::<Admitted>(record.data.get()).ok());
     Ok(admitted.map(|admitted| admitted.deferred))
+}
+
+/// The change that this event is of: `entity.changed` stands right after it, and may hold sealed secrets.
+fn change_of(reader: &mut dyn Reader, event: Position) -> Result<Option<Position>, Problem> {
+    let mut bytes = Vec::new();
+    reader.read(event, 1, &mut bytes).map_err(read::problem)?;
+    Ok(read::changed_at(&bytes, event + 1)?.map(|_| event + 1))
 }
 
 fn carry_out(tenant: &Tenant, positions: Vec<Position>) -> Result<(), Problem> {

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Result, State};
 
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 10] = [
     ("meta", "name"),
     ("group", "name"),
     ("failure", "\"group\", position"),
@@ -14,6 +14,8 @@ const TABLES: [(&str, &str); 8] = [
     ("suspect", "\"group\", position"),
     ("key", "source, key"),
     ("deferred", "position"),
+    ("definition", "kind, name"),
+    ("entity", "concept, id, space"),
 ];
 
 impl State {

@@ -47,6 +47,7 @@ impl Tenant {
                 registry.all().iter().for_each(|handle| handle.dispatcher().lose_below(first));
             }
             Record::EventErased { .. } => self.tail_mut().forget(),
+            Record::DefinitionsApplied(_) => self.set_catalog(writer.state.catalog.clone()),
             Record::ClockStepped { by_ms } => {
                 registry.all().iter().for_each(|handle| handle.dispatcher().shift(by_ms));
             }

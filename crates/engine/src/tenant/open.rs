@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use ledger::disk::Disk;
 use ledger::{FileLedger, Head, Ledger, Opened, Witness};
 use model::event::{Content, Envelope, Event};
-use model::record::Record;
+use model::record::{FORMAT, Record};
 use model::{Code, Problem};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -49,6 +49,7 @@ impl Tenant {
         let mut entropy = opening.entropy;
         let epoch = entropy.number();
         let (ledger, opened, state, dir) = open_home(opening.home)?;
+        known_format(&state)?;
         let mut writer = Writer::new(ledger, state, entropy.split());
         let moment = Moment { now: around.clock.now(), boot: around.clock.boot() };
         writer.offset = Some(moment.offset());
@@ -77,6 +78,7 @@ impl Tenant {
             closing: AtomicBool::new(false),
             closed_at: (opened.clean || head == 0).then_some(head),
             upkeep: Upkeep::default(),
+            catalog: RwLock::new(writer.state.catalog.clone()),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };
@@ -207,6 +209,15 @@ fn open_home(home: Home) -> Result<Opened4, Problem> {
             Ok((ledger, opened, state, Some(dir)))
         }
     }
+}
+
+/// A ledger may say that it holds more than this version knows.
+fn known_format(state: &State) -> Result<(), Problem> {
+    if state.format <= FORMAT {
+        return Ok(());
+    }
+    let detail = format!("the ledger is of format {}, this version knows up to {FORMAT}", state.format);
+    Err(Problem::new(Code::StoreNewer, detail).hint("use the everwhen version that wrote it"))
 }
 
 fn open_ledger(

@@ -1,0 +1,181 @@
+//! Decides an apply: which definitions are new, changed or gone, and whether the rows that are there still fit.
+
+use std::sync::Arc;
+
+use model::definition::{Concept as Declared, Definition, Field, Kind};
+use model::record::{Applied, Record, Set};
+use model::{Code, Problem};
+use serde_json::value::RawValue;
+
+use super::{Decided, Entry, Ground, Refusal, raised};
+use crate::command::{Answer, Plan};
+use crate::entity::catalog::Entry as Declaration;
+use crate::entity::check::{Fill, check};
+use crate::entity::{Catalog, Concept};
+use crate::state::State;
+use crate::state::entity::json_path;
+
+pub(super) fn apply(
+    state: &State,
+    managed_by: String,
+    definitions: Vec<Definition>,
+    dry_run: bool,
+    ground: &mut Ground<'_>,
+) -> Result<Decided, Refusal> {
+    let (applied, mut plan) = compare(&state.catalog, managed_by, &definitions)?;
+    plan.position = ground.next - 1;
+    check_all(state, &definitions, &applied)?;
+    let sync = true;
+    if dry_run || applied.set.is_empty() && applied.removed.is_empty() {
+        return Ok(Decided { entries: Vec::new(), answer: Answer::Applied(plan), sync });
+    }
+    let mut entries = raised(state, ground);
+    entries.push(Entry::new(Record::DefinitionsApplied(Box::new(applied)), ground.entropy));
+    let position = ground.next + entries.len() as u64 - 1;
+    Ok(Decided { entries, answer: Answer::Applied(Plan { position, ..plan }), sync })
+}
+
+/// What the workspace says now against what it manages; the rest is not its business.
+fn compare(
+    catalog: &Catalog,
+    managed_by: String,
+    definitions: &[Definition],
+) -> Result<(Applied, Plan), Problem> {
+    let mut applied = Applied { managed_by, ..Applied::default() };
+    let mut plan = Plan::default();
+    for (index, definition) in definitions.iter().enumerate() {
+        let (kind, name) = (definition.kind(), definition.key());
+        let shown = format!("{kind} {name}");
+        if definitions[..index].iter().any(|other| other.kind() == kind && other.key() == name) {
+            let detail = format!("{kind} \"{name}\" is declared twice");
+            return Err(Problem::new(Code::DefinitionInvalid, detail).hint("rename or remove one of them"));
+        }
+        let hash = definition.hash();
+        match catalog.get(kind, name) {
+            Some(there) if there.managed_by != applied.managed_by => {
+                let detail = format!("{kind} \"{name}\" is managed by \"{}\"", there.managed_by);
+                return Err(Problem::new(Code::DefinitionInvalid, detail)
+                    .hint("choose another name, or remove it there first"));
+            }
+            Some(there) if there.hash == hash => continue,
+            Some(_) => plan.changed.push(shown),
+            None => plan.added.push(shown),
+        }
+        let definition = RawValue::from_string(definition.to_json())
+            .map_err(|err| Problem::new(Code::Internal, format!("{kind} \"{name}\": {err}")))?;
+        applied.set.push(Set { kind, name: name.to_owned(), hash, definition });
+    }
+    let ours = catalog.entries().filter(|(_, entry)| entry.managed_by == applied.managed_by);
+    let named = |kind: Kind, name: &str| definitions.iter().any(|d| d.kind() == kind && d.key() == name);
+    for ((kind, name), _) in ours.filter(|((kind, name), _)| !named(*kind, name)) {
+        plan.removed.push(format!("{kind} {name}"));
+        applied.removed.push((*kind, name.clone()));
+    }
+    Ok((applied, plan))
+}
+
+fn check_all(state: &State, definitions: &[Definition], applied: &Applied) -> Result<(), Refusal> {
+    let mut after = state.catalog.after(0, &Applied { set: Vec::new(), ..applied.clone() });
+    for definition in definitions {
+        after.put(Declaration {
+            hash: String::new(),
+            managed_by: String::new(),
+            position: 0,
+            definition: Arc::new(definition.clone()),
+        })?;
+    }
+    for (_, name) in applied.removed.iter().filter(|(kind, _)| *kind == Kind::Concept) {
+        let rows = state.count_rows(name)?;
+        if rows > 0 {
+            let detail = format!("concept \"{name}\" is not declared any more, but has {rows} rows");
+            return Err(breaking(detail, rows).hint("delete its rows first, or keep the concept").into());
+        }
+    }
+    for set in applied.set.iter().filter(|set| set.kind == Kind::Concept) {
+        let (Ok(old), Ok(new)) = (state.catalog.concept(&set.name), after.concept(&set.name)) else {
+            continue;
+        };
+        rows_fit(state, old, new)?;
+    }
+    Ok(())
+}
+
+/// Refuses a definition that rows do not fit, saying how many. An additive change looks at no row.
+fn rows_fit(state: &State, old: &Concept, new: &Concept) -> Result<(), Refusal> {
+    if old.definition.scope != new.definition.scope {
+        let rows = state.count_rows(new.id())?;
+        if rows > 0 {
+            let detail = format!("the scope of \"{}\" cannot change while it has {rows} rows", new.id());
+            return Err(breaking(detail, rows)
+                .hint("export the rows, delete them, apply, import them")
+                .into());
+        }
+    }
+    if may_break(&old.definition, &new.definition) {
+        let (mut rows, mut first) = (0, None);
+        state.each_row(new.id(), |row| {
+            if let Err(problem) = check(new, row.fields, Fill::Required) {
+                rows += 1;
+                first.get_or_insert((row.id, problem));
+            }
+        })?;
+        if let Some((id, problem)) = first {
+            let detail = format!(
+                "{rows} rows of \"{}\" do not fit; the first is \"{id}\": {}",
+                new.id(),
+                problem.detail()
+            );
+            return Err(breaking(detail, rows)
+                .hint("change these rows first, or make the change additive")
+                .into());
+        }
+    }
+    for pointer in new.unique.iter().filter(|pointer| !old.unique.contains(pointer)) {
+        let rows = duplicates(state, new.id(), pointer)?;
+        if rows > 0 {
+            let detail = format!("{rows} rows of \"{}\" share a value of \"{pointer}\"", new.id());
+            return Err(breaking(detail, rows)
+                .hint("make the values differ before the field is unique")
+                .into());
+        }
+    }
+    Ok(())
+}
+
+fn duplicates(state: &State, concept: &str, pointer: &str) -> Result<u64, Refusal> {
+    let path = json_path(pointer);
+    let sql = format!(
+        "SELECT coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM entity WHERE concept = ?1 AND
+         json_extract(fields, {path}) IS NOT NULL GROUP BY space, json_extract(fields, {path}) HAVING n > 1)"
+    );
+    let count = state.db.query_row(&sql, [concept], |row| row.get(0));
+    Ok(count.map_err(crate::state::Fault)?)
+}
+
+fn breaking(detail: String, rows: u64) -> Problem {
+    Problem::new(Code::DefinitionBreaking, detail).with("rows", rows)
+}
+
+/// False only when no row that fitted can fail to fit: what was there is as it was, what is new may be absent.
+fn may_break(old: &Declared, new: &Declared) -> bool {
+    let plain = |field: &Field| Field {
+        description: None,
+        default: None,
+        required: false,
+        immutable: false,
+        unique: false,
+        ..field.clone()
+    };
+    let kept = |field: &Field| {
+        let now = new.fields.iter().find(|now| now.name == field.name);
+        now.is_some_and(|now| {
+            plain(now) == plain(field) && (!now.required || field.required || now.default.is_some())
+        })
+    };
+    let harmless = |field: &Field| {
+        let known = old.fields.iter().any(|old| old.name == field.name);
+        known || !old.open && (!field.required || field.default.is_some())
+    };
+    let closed = old.open && !new.open;
+    closed || !old.fields.iter().all(kept) || !new.fields.iter().all(harmless)
+}

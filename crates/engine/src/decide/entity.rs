@@ -1,0 +1,386 @@
+//! Decides writes of rows: merge, check by the concept, and for each change its event, the change itself and what derives.
+
+use std::collections::BTreeMap;
+
+use model::definition::Scope;
+use model::event::{Content, Envelope, Event, Subject};
+use model::record::{Changed, Record};
+use model::{Code, Position, Problem};
+use serde_json::{Map, Value};
+
+use super::{Decided, Entry, Ground, Refusal, raised};
+use crate::command::Answer;
+use crate::entity::check::{Fill, check};
+use crate::entity::payload::Changing;
+use crate::entity::row::owned_by;
+use crate::entity::{self, Action, Concept, Expect, MASK, ROW_BYTES_MAX, Row, Write, Written};
+use crate::state::State;
+
+type Key = (String, String, String);
+
+/// The state and, before it is folded, what this same commit has written.
+struct Rows<'a> {
+    state: &'a State,
+    written: BTreeMap<Key, Option<Row>>,
+}
+
+/// All or none, in one commit.
+pub(super) fn write(state: &State, writes: Vec<Write>, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
+    let mut rows = Rows { state, written: BTreeMap::new() };
+    let (mut entries, mut answers) = (Vec::new(), Vec::with_capacity(writes.len()));
+    let several = writes.len() > 1;
+    for (index, write) in writes.into_iter().enumerate() {
+        let written = write_one(&mut rows, write, &mut entries, ground).map_err(|refusal| match refusal {
+            Refusal::Problem(problem) if several => problem.within(&format!("/{index}")).into(),
+            refusal => refusal,
+        })?;
+        answers.push(written);
+    }
+    Ok(Decided { entries, answer: Answer::Written(answers), sync: true })
+}
+
+fn write_one(
+    rows: &mut Rows<'_>,
+    write: Write,
+    entries: &mut Vec<Entry>,
+    ground: &mut Ground<'_>,
+) -> Result<Written, Refusal> {
+    let concept = rows.state.catalog.concept(&write.concept)?.clone();
+    let space = space_of(&concept, &write)?;
+    let id = match &write.id {
+        Some(id) => id.clone(),
+        None => hash_id(&concept, &write)?,
+    };
+    entity::check_id(&id)?;
+    let key = (concept.id().to_owned(), space, id);
+    let prev = rows.get(&key)?;
+    if let (Some(row), Some(field), Some(owner)) = (&prev, concept.owner(), &write.owner)
+        && !row.belongs_to(field, owner)
+    {
+        return Err(absent(&key).into());
+    }
+    expect(&write, prev.as_ref(), &key)?;
+    let next = match next_row(&concept, &write, prev.as_ref(), &key, ground)? {
+        Next::Same(row) => return Ok(Written { row, change: None }),
+        Next::Row(row) => {
+            unique(rows, &concept, &row)?;
+            Some(row)
+        }
+        Next::Gone => None,
+    };
+    let changing = Changing {
+        concept: &concept,
+        prev: prev.as_ref(),
+        next: next.as_ref(),
+        actor: &write.actor,
+        now: ground.now,
+    };
+    let (change, version) = record(rows.state, &changing, &write, entries, ground);
+    let next = next.map(|row| Row { version, ..row });
+    let row = next.clone().or(prev).ok_or_else(|| absent(&key))?;
+    rows.written.insert(key, next);
+    Ok(Written { row, change: Some(change) })
+}
+
+enum Next {
+    Same(Row),
+    Row(Row),
+    Gone,
+}
+
+/// The row after the write, checked; its version is still missing.
+fn next_row(
+    concept: &Concept,
+    write: &Write,
+    prev: Option<&Row>,
+    key: &Key,
+    ground: &Ground<'_>,
+) -> Result<Next, Refusal> {
+    let (fields, fill) = match (&write.action, prev) {
+        (Action::Delete, Some(_)) => return Ok(Next::Gone),
+        (Action::Delete | Action::Patch(_), None) => return Err(absent(key).into()),
+        (Action::Put(fields), _) => (fields.clone(), Fill::All),
+        (Action::Insert { fields, told }, Some(row)) => return collapse(fields, told, row, key),
+        (Action::Insert { fields, .. }, None) => (fields.clone(), Fill::All),
+        (Action::Upsert(patch), None) => (merged(Map::new(), patch), Fill::All),
+        (Action::Patch(patch) | Action::Upsert(patch), Some(row)) => {
+            (merged(row.fields.clone(), patch), Fill::Required)
+        }
+    };
+    let fields = with_owner(concept, write, check(concept, fields, fill)?)?;
+    check_size(&fields)?;
+    let sealed = seals(concept, &fields, write, prev)?;
+    if let Some(prev) = prev {
+        immutable(concept, prev, &fields)?;
+        if prev.fields == fields && prev.sealed == sealed && !write.force {
+            return Ok(Next::Same(prev.clone()));
+        }
+    }
+    let mut row = Row {
+        concept: key.0.clone(),
+        space: key.1.clone(),
+        id: key.2.clone(),
+        version: 0,
+        created_at: prev.map_or(ground.now, |row| row.created_at),
+        created_by: prev.map_or(write.actor.clone(), |row| row.created_by.clone()),
+        updated_at: ground.now,
+        since: BTreeMap::new(),
+        provenance: write.provenance.clone(),
+        fields,
+        sealed,
+    };
+    if let Some(prev) = prev {
+        row.since = since(concept, prev, &row, write, ground);
+    }
+    Ok(Next::Row(row))
+}
+
+fn merged(mut fields: Map<String, Value>, patch: &Map<String, Value>) -> Map<String, Value> {
+    entity::merge(&mut fields, patch.clone());
+    fields
+}
+
+/// A repeated insert is the same row; one that says something else is refused.
+fn collapse(fields: &Map<String, Value>, told: &[String], row: &Row, key: &Key) -> Result<Next, Refusal> {
+    let differs = told.iter().find(|name| {
+        let said = fields.get(*name).filter(|value| !value.is_null());
+        said.is_some() && said != row.fields.get(*name)
+    });
+    match differs {
+        None => Ok(Next::Same(row.clone())),
+        Some(name) => {
+            let detail = format!("\"{}\" of \"{}\" is there with another \"{name}\"", key.2, key.0);
+            Err(Problem::new(Code::EntityExists, detail)
+                .hint("update it, upsert it, or insert under another id")
+                .with("version", row.version)
+                .into())
+        }
+    }
+}
+
+/// Rows that belong to their owner name it; a writer who does not is taken for the owner.
+fn with_owner(
+    concept: &Concept,
+    write: &Write,
+    mut fields: Map<String, Value>,
+) -> Result<Map<String, Value>, Problem> {
+    let (Some(field), Some(actor)) = (concept.owner(), &write.owner) else { return Ok(fields) };
+    if !fields.contains_key(field) {
+        fields.insert(field.to_owned(), actor.clone().into());
+    }
+    if owned_by(&fields, field, actor) {
+        return Ok(fields);
+    }
+    let detail =
+        format!("rows of \"{}\" belong to who \"{field}\" names, and that is not {actor}", concept.id());
+    Err(Problem::new(Code::AuthDenied, detail)
+        .hint("write rows of your own")
+        .at(format!("/{}", entity::token(field))))
+}
+
+/// The row's sealed secrets: new ones as they came, masked ones as they were.
+fn seals(
+    concept: &Concept,
+    fields: &Map<String, Value>,
+    write: &Write,
+    prev: Option<&Row>,
+) -> Result<BTreeMap<String, String>, Problem> {
+    let mut sealed = BTreeMap::new();
+    for pointer in concept.secrets.iter().filter(|pointer| value_at(fields, pointer).is_some()) {
+        let kept = prev.and_then(|row| row.sealed.get(pointer));
+        match write.sealed.get(pointer).or(kept) {
+            Some(seal) => _ = sealed.insert(pointer.clone(), seal.clone()),
+            None => {
+                let detail = format!("\"{MASK}\" at \"{pointer}\" is what a secret reads as, not its value");
+                return Err(Problem::new(Code::EntityInvalid, detail)
+                    .hint("give the secret itself")
+                    .at(pointer.as_str()));
+            }
+        }
+    }
+    Ok(sealed)
+}
+
+fn immutable(concept: &Concept, prev: &Row, fields: &Map<String, Value>) -> Result<(), Problem> {
+    let fixed = concept.definition.fields.iter().filter(|field| field.immutable);
+    for field in fixed {
+        let before = prev.fields.get(&field.name);
+        if before.is_some() && before != fields.get(&field.name) {
+            let detail = format!("field \"{}\" of \"{}\" is set once and stays", field.name, concept.id());
+            return Err(Problem::new(Code::EntityInvalid, detail)
+                .hint("make a new row instead")
+                .at(format!("/{}", entity::token(&field.name))));
+        }
+    }
+    Ok(())
+}
+
+fn since(
+    concept: &Concept,
+    prev: &Row,
+    next: &Row,
+    write: &Write,
+    ground: &Ground<'_>,
+) -> BTreeMap<String, String> {
+    let changing =
+        Changing { concept, prev: Some(prev), next: Some(next), actor: &write.actor, now: ground.now };
+    let mut since = prev.since.clone();
+    for name in changing.delta().keys() {
+        since.insert(name.clone(), ground.now.to_string());
+    }
+    since
+}
+
+fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row) -> Result<(), Refusal> {
+    for pointer in &concept.unique {
+        let Some(value) = value_at(&row.fields, pointer) else { continue };
+        let here = rows.written.values().flatten().find(|other| {
+            other.concept == row.concept
+                && other.space == row.space
+                && other.id != row.id
+                && value_at(&other.fields, pointer) == Some(value)
+        });
+        let holder = match here {
+            Some(other) => Some(other.id.clone()),
+            // A row that this commit has already changed is judged by what it says now.
+            None => rows.state.holder(row, pointer, value)?.filter(|id| {
+                !rows.written.contains_key(&(row.concept.clone(), row.space.clone(), id.clone()))
+            }),
+        };
+        if let Some(holder) = holder {
+            let name = pointer.trim_start_matches('/').replace('/', ".");
+            let detail =
+                format!("field \"{name}\" of \"{}\" is unique, and \"{holder}\" has {value}", row.concept);
+            return Err(Problem::new(Code::EntityInvalid, detail)
+                .hint("choose another value")
+                .at(pointer.as_str())
+                .into());
+        }
+    }
+    Ok(())
+}
+
+/// The event of the change, the change itself, and the events it derives. Gives the kind and the new version.
+fn record(
+    state: &State,
+    changing: &Changing<'_>,
+    write: &Write,
+    entries: &mut Vec<Entry>,
+    ground: &mut Ground<'_>,
+) -> (model::record::Change, Position) {
+    if entries.is_empty() {
+        entries.extend(raised(state, ground));
+    }
+    let change = changing.change();
+    let delta = changing.delta();
+    let payload = changing.payload(&delta).to_string();
+    let Some(row) = changing.next.or(changing.prev) else { return (change, 0) };
+    let version = ground.next + entries.len() as u64;
+    let envelope = Envelope {
+        topic: format!("graph.node.{}.{}", change.as_str(), row.concept),
+        space: row.space.clone(),
+        actor: write.actor.clone(),
+        subject: Some(Subject { kind: row.concept.clone(), id: row.id.clone() }),
+        trace: write.trace.clone(),
+        ..Envelope::default()
+    };
+    let fields = |row: Option<&Row>| row.map_or(Value::Null, |row| Value::Object(row.fields.clone()));
+    let derived = changing.concept.derived(&fields(changing.prev), &fields(changing.next), &delta);
+    entries.push(event(envelope.clone(), &payload, version, ground));
+    let changed = Changed {
+        change,
+        concept: row.concept.clone(),
+        space: row.space.clone(),
+        id: row.id.clone(),
+        prev: changing.prev.map(|row| row.version),
+        since: changing.next.map(|row| row.since.clone()).unwrap_or_default(),
+        sealed: changing.next.map(|row| row.sealed.clone()).unwrap_or_default(),
+    };
+    entries.push(Entry::new(Record::EntityChanged(Box::new(changed)), ground.entropy));
+    for topic in derived {
+        let envelope =
+            Envelope { topic: topic.to_owned(), cause: Some(version), depth: 1, ..envelope.clone() };
+        let position = ground.next + entries.len() as u64;
+        entries.push(event(envelope, &payload, position, ground));
+    }
+    (change, version)
+}
+
+fn event(envelope: Envelope, payload: &str, position: Position, ground: &mut Ground<'_>) -> Entry {
+    let envelope = Envelope { id: model::id::ulid(ground.now, ground.entropy.bytes()), ..envelope };
+    let content = Content::new(payload, None);
+    let event = Event { position, recorded_at: ground.now, envelope, content };
+    Entry::new(Record::Event(Box::new(event)), ground.entropy)
+}
+
+fn space_of(concept: &Concept, write: &Write) -> Result<String, Problem> {
+    if concept.definition.scope == Scope::Global {
+        return Ok("_system".to_owned());
+    }
+    if write.space.is_empty() {
+        return Err(Problem::new(
+            Code::EventSpaceRequired,
+            "the write names no space and there is no default",
+        )
+        .hint("add \"space\", or set events.default_space"));
+    }
+    Ok(write.space.clone())
+}
+
+/// The id of a row that was given none: what it says is what it is.
+fn hash_id(concept: &Concept, write: &Write) -> Result<String, Problem> {
+    let (Action::Put(fields) | Action::Upsert(fields) | Action::Insert { fields, .. }) = &write.action else {
+        return Err(Problem::new(Code::EntityInvalid, "a patch or delete names the row by its id").at("/id"));
+    };
+    let (name, row) = (Value::from(concept.id()).to_string(), Value::Object(fields.clone()).to_string());
+    let sealed = serde_json::json!(write.sealed).to_string();
+    let hash = model::json::canonical_hash([name.as_str(), &row, &sealed]);
+    Ok(model::id::hex(&hash[..16]))
+}
+
+fn expect(write: &Write, prev: Option<&Row>, key: &Key) -> Result<(), Problem> {
+    let (concept, _, id) = key;
+    let detail = match (write.expect, prev) {
+        (Expect::Anything, _) | (Expect::Present, Some(_)) | (Expect::Absent, None) => return Ok(()),
+        (Expect::Version(version), Some(row)) if row.version == version => return Ok(()),
+        (Expect::Version(version), Some(row)) => {
+            format!("\"{id}\" of \"{concept}\" is at version {}, not {version}", row.version)
+        }
+        (Expect::Version(_) | Expect::Present, None) => format!("there is no \"{id}\" of \"{concept}\""),
+        (Expect::Absent, Some(row)) => {
+            format!("\"{id}\" of \"{concept}\" is there, at version {}", row.version)
+        }
+    };
+    let problem = Problem::new(Code::IfMatchFailed, detail).hint("read it again and decide anew");
+    Err(prev.map_or(problem.clone(), |row| problem.with("version", row.version)))
+}
+
+fn absent((concept, _, id): &Key) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no \"{id}\" of \"{concept}\""))
+        .hint(format!("`everwhen entity list {concept}` shows what is there"))
+}
+
+pub(crate) fn value_at<'a>(fields: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
+    let mut steps = pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
+    let first = fields.get(&steps.next()?)?;
+    steps.try_fold(first, |value, step| value.get(&step)).filter(|value| !value.is_null())
+}
+
+impl Rows<'_> {
+    fn get(&self, key: &Key) -> Result<Option<Row>, Refusal> {
+        match self.written.get(key) {
+            Some(row) => Ok(row.clone()),
+            None => Ok(self.state.row(&key.0, &key.1, &key.2)?),
+        }
+    }
+}
+
+/// Rows are bounded, because their events carry them several times.
+fn check_size(fields: &Map<String, Value>) -> Result<(), Problem> {
+    let bytes = serde_json::to_string(fields).map_or(0, |text| text.len());
+    if bytes <= ROW_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!("the row has {bytes} bytes, more than {ROW_BYTES_MAX}");
+    Err(Problem::new(Code::BodyTooLarge, detail).hint("keep large values elsewhere and their names here"))
+}

@@ -1,0 +1,132 @@
+//! What is declared in a tenant now: every definition by kind and name, and concepts made ready for checking rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::definition::{Definition, Kind, Mutation, Query, Shape};
+use model::record::Applied;
+use model::{Code, Position, Problem};
+
+use super::Concept;
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub hash: String,
+    /// `workspace:<name>`, `api` or `draft`.
+    pub managed_by: String,
+    /// Where it was last applied.
+    pub position: Position,
+    pub definition: Arc<Definition>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    entries: BTreeMap<(Kind, String), Entry>,
+    concepts: BTreeMap<String, Arc<Concept>>,
+}
+
+impl Catalog {
+    pub fn entries(&self) -> impl Iterator<Item = (&(Kind, String), &Entry)> {
+        self.entries.iter()
+    }
+
+    pub fn get(&self, kind: Kind, name: &str) -> Option<&Entry> {
+        self.entries.get(&(kind, name.to_owned()))
+    }
+
+    /// Fails when a concept's pattern or derive cannot be compiled.
+    pub fn put(&mut self, entry: Entry) -> Result<(), Problem> {
+        if let Definition::Concept(concept) = entry.definition.as_ref() {
+            let concept = Concept::new(concept.clone())?;
+            self.concepts.insert(concept.definition.id.clone(), Arc::new(concept));
+        }
+        let key = (entry.definition.kind(), entry.definition.key().to_owned());
+        self.entries.insert(key, entry);
+        Ok(())
+    }
+
+    pub fn remove(&mut self, kind: Kind, name: &str) {
+        self.entries.remove(&(kind, name.to_owned()));
+        if kind == Kind::Concept {
+            self.concepts.remove(name);
+        }
+    }
+
+    /// The catalogue after this record. What was recorded was checked; what cannot be read is left out and said.
+    pub fn after(&self, position: Position, applied: &Applied) -> Catalog {
+        let mut next = self.clone();
+        for (kind, name) in &applied.removed {
+            next.remove(*kind, name);
+        }
+        for set in &applied.set {
+            let entry = Definition::from_json(set.definition.get()).map(|definition| Entry {
+                hash: set.hash.clone(),
+                managed_by: applied.managed_by.clone(),
+                position,
+                definition: Arc::new(definition),
+            });
+            let put = entry.map_err(|err| err.to_string());
+            if let Err(why) = put.and_then(|entry| next.put(entry).map_err(|problem| problem.to_string())) {
+                tracing::error!(kind = %set.kind, name = set.name, why, "a recorded definition cannot be used");
+            }
+        }
+        next
+    }
+
+    pub fn concepts(&self) -> impl Iterator<Item = &Arc<Concept>> {
+        self.concepts.values()
+    }
+
+    /// By id, or by bare name when only one concept has it.
+    pub fn concept(&self, name: &str) -> Result<&Arc<Concept>, Problem> {
+        if let Some(concept) = self.concepts.get(name) {
+            return Ok(concept);
+        }
+        let mut named = self.concepts.values().filter(|concept| concept.definition.name == name);
+        match (named.next(), named.next()) {
+            (Some(concept), None) => Ok(concept),
+            (Some(_), Some(_)) => {
+                Err(Problem::new(Code::ConceptNotFound, format!("more than one concept is named \"{name}\""))
+                    .hint("name it by its id, such as v1:domain:name"))
+            }
+            (None, _) => Err(self.unknown(Code::ConceptNotFound, Kind::Concept, name)),
+        }
+    }
+
+    pub fn query(&self, name: &str) -> Result<&Query, Problem> {
+        match self.get(Kind::Query, name).map(|entry| entry.definition.as_ref()) {
+            Some(Definition::Query(query)) => Ok(query),
+            _ => Err(self.unknown(Code::QueryNotFound, Kind::Query, name)),
+        }
+    }
+
+    pub fn mutation(&self, name: &str) -> Result<&Mutation, Problem> {
+        match self.get(Kind::Mutation, name).map(|entry| entry.definition.as_ref()) {
+            Some(Definition::Mutation(mutation)) => Ok(mutation),
+            _ => Err(self.unknown(Code::MutationNotFound, Kind::Mutation, name)),
+        }
+    }
+
+    pub fn shape(&self, name: &str) -> Option<&Shape> {
+        match self.get(Kind::Shape, name).map(|entry| entry.definition.as_ref()) {
+            Some(Definition::Shape(shape)) => Some(shape),
+            _ => None,
+        }
+    }
+
+    fn unknown(&self, code: Code, kind: Kind, name: &str) -> Problem {
+        let known: Vec<&str> = self
+            .entries
+            .keys()
+            .filter(|(of, _)| *of == kind)
+            .map(|(_, name)| name.as_str())
+            .take(8)
+            .collect();
+        let hint = if known.is_empty() {
+            format!("no {kind} is declared yet: write one and `everwhen apply` it")
+        } else {
+            format!("declared are: {}", known.join(", "))
+        };
+        Problem::new(code, format!("there is no {kind} \"{name}\"")).hint(hint)
+    }
+}

@@ -1,0 +1,93 @@
+//! A concept made ready: its patterns and derives compiled, its secrets and unique fields known by path.
+
+use std::collections::BTreeMap;
+
+use lang::expr::{Expr, Scope, Val};
+use model::definition::{self, Field, Type};
+use model::{Code, Problem};
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::token;
+
+/// What a derive reads.
+const DERIVE: Scope<'static> = Scope::of(&["prev", "next", "delta"]);
+
+#[derive(Debug)]
+pub struct Concept {
+    pub definition: definition::Concept,
+    /// By their text.
+    pub(super) patterns: BTreeMap<String, Regex>,
+    derives: Vec<(String, Option<Expr>)>,
+    /// JSON pointers of secret fields.
+    pub secrets: Vec<String>,
+    /// JSON pointers of unique fields.
+    pub unique: Vec<String>,
+}
+
+impl Concept {
+    pub fn new(definition: definition::Concept) -> Result<Concept, Problem> {
+        let mut concept = Concept {
+            patterns: BTreeMap::new(),
+            derives: Vec::new(),
+            secrets: Vec::new(),
+            unique: Vec::new(),
+            definition,
+        };
+        let fields = concept.definition.fields.clone();
+        concept.note(&fields, "")?;
+        for derive in &concept.definition.derives {
+            let when = derive.when.as_ref().map(|when| Expr::compile(&when.0, &DERIVE)).transpose()?;
+            concept.derives.push((derive.topic.clone(), when));
+        }
+        Ok(concept)
+    }
+
+    fn note(&mut self, fields: &[Field], path: &str) -> Result<(), Problem> {
+        for field in fields {
+            let path = format!("{path}/{}", token(&field.name));
+            if let Some(pattern) = &field.pattern {
+                let whole = Regex::new(&format!("^(?:{pattern})$")).map_err(|err| self.bad(&path, &err))?;
+                self.patterns.insert(pattern.clone(), whole);
+            }
+            if field.secret {
+                self.secrets.push(path.clone());
+            }
+            if field.unique {
+                self.unique.push(path.clone());
+            }
+            if let Type::Object(inner) = &field.of {
+                self.note(inner, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bad(&self, path: &str, err: &regex::Error) -> Problem {
+        let detail = format!("the pattern of \"{path}\" in \"{}\" cannot be read: {err}", self.definition.id);
+        Problem::new(Code::DefinitionInvalid, detail)
+            .hint("write a regular expression that matches the whole text")
+    }
+
+    pub fn id(&self) -> &str {
+        &self.definition.id
+    }
+
+    /// The field whose actor alone sees and changes a row.
+    pub fn owner(&self) -> Option<&str> {
+        self.definition.row_authz.as_ref().map(|authz| authz.owner.as_str())
+    }
+
+    /// Topics of the events this change brings along, each once. A derive that errs says nothing.
+    pub fn derived(&self, prev: &Value, next: &Value, delta: &Map<String, Value>) -> Vec<&str> {
+        let roots = [Val::of(prev), Val::of(next), Val::Object(delta)];
+        let holds = |when: &Option<Expr>| when.as_ref().is_none_or(|when| when.test(&roots).unwrap_or(false));
+        let mut topics: Vec<&str> = Vec::new();
+        for (topic, _) in self.derives.iter().filter(|(_, when)| holds(when)) {
+            if !topics.contains(&topic.as_str()) {
+                topics.push(topic);
+            }
+        }
+        topics
+    }
+}

@@ -1,0 +1,213 @@
+//! Definitions and rows in `state.db`: folded from the ledger, read by deciding and by everybody who asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::definition::Definition;
+use model::event::Event;
+use model::record::{Applied, Change, Changed};
+use model::{Position, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Result, State};
+use crate::apply::Place;
+use crate::entity::catalog::Entry;
+use crate::entity::{Catalog, Row};
+
+/// The columns of a row, in the order [`row_of`] reads them.
+pub const COLUMNS: &str =
+    "concept, id, space, version, created_at, created_by, updated_at, fields, sealed, since, provenance";
+
+/// What the event of a change said, until its `entity.changed` is folded right after it.
+pub(crate) struct Carried {
+    position: Position,
+    actor: String,
+    fields: String,
+    provenance: String,
+}
+
+impl Carried {
+    /// `None` for events that are no changes of rows, and for those whose content was erased.
+    pub fn of(event: &Event) -> Option<Carried> {
+        #[derive(Deserialize)]
+        struct Said<'a> {
+            #[serde(borrow)]
+            payload: &'a RawValue,
+            #[serde(borrow)]
+            provenance: &'a RawValue,
+        }
+        if !event.envelope.topic.starts_with("graph.node.") {
+            return None;
+        }
+        let said: Said<'_> = serde_json::from_str(event.content.payload()?).ok()?;
+        Some(Carried {
+            position: event.position,
+            actor: event.envelope.actor.clone(),
+            fields: said.payload.get().to_owned(),
+            provenance: said.provenance.get().to_owned(),
+        })
+    }
+}
+
+impl State {
+    pub(crate) fn define(&mut self, place: Place, applied: &Applied) -> Result<()> {
+        for (kind, name) in &applied.removed {
+            self.db.execute(
+                "DELETE FROM definition WHERE kind = ?1 AND name = ?2",
+                params![kind.as_str(), name],
+            )?;
+        }
+        for set in &applied.set {
+            let mut put = self.db.prepare_cached(
+                "INSERT OR REPLACE INTO definition (kind, name, hash, managed_by, position, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?;
+            let (kind, body) = (set.kind.as_str(), set.definition.get());
+            put.execute(params![kind, set.name, set.hash, applied.managed_by, place.position, body])?;
+        }
+        self.open_rows += applied.set.len() + applied.removed.len() + 1;
+        self.catalog = Arc::new(self.catalog.after(place.position, applied));
+        Ok(())
+    }
+
+    pub(crate) fn change(&mut self, place: Place, changed: &Changed) -> Result<()> {
+        let version = place.position - 1;
+        let carried = self.carried.take().filter(|carried| carried.position == version);
+        let key = params![changed.concept, changed.id, changed.space];
+        if changed.change == Change::Deleted {
+            self.db
+                .prepare_cached("DELETE FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3")?
+                .execute(key)?;
+            self.open_rows += 1;
+            return Ok(());
+        }
+        // An erased change is never the last one of a row, so what stands here then is overwritten later.
+        let (actor, fields, provenance) = carried.map_or_else(
+            || (String::new(), "{}".to_owned(), "{}".to_owned()),
+            |carried| (carried.actor, carried.fields, carried.provenance),
+        );
+        let (now, json) = (place.time.to_string(), |map| json_or_none(map));
+        let (sealed, since) = (json(&changed.sealed), json(&changed.since));
+        let mut put = self.db.prepare_cached(
+            "INSERT INTO entity (concept, id, space, version, created_at, created_by, updated_at, fields, sealed, since,
+             provenance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5, ?7, ?8, ?9, ?10)
+             ON CONFLICT (concept, id, space) DO UPDATE SET version = excluded.version,
+             updated_at = excluded.updated_at, fields = excluded.fields, sealed = excluded.sealed,
+             since = excluded.since, provenance = excluded.provenance",
+        )?;
+        let (concept, id, space) = (&changed.concept, &changed.id, &changed.space);
+        put.execute(params![concept, id, space, version, now, actor, fields, sealed, since, provenance])?;
+        self.open_rows += 1;
+        Ok(())
+    }
+
+    pub fn row(&self, concept: &str, space: &str, id: &str) -> Result<Option<Row>> {
+        row(&self.db, concept, space, id)
+    }
+
+    /// The row with this id, when only one space has it.
+    pub fn only_row(&self, concept: &str, id: &str) -> Result<Option<Row>> {
+        let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 LIMIT 2");
+        let mut read = self.db.prepare_cached(&sql)?;
+        let rows = read.query_map([concept, id], row_of)?.collect::<rusqlite::Result<Vec<Row>>>()?;
+        Ok(<[Row; 1]>::try_from(rows).ok().map(|[row]| row))
+    }
+
+    /// Whether a row's values are those of the event at this position.
+    pub fn rests_on(&self, position: Position) -> Result<Option<(String, String)>> {
+        let mut read = self.db.prepare_cached("SELECT concept, id FROM entity WHERE version = ?1")?;
+        Ok(read.query_row([position], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    /// Another row of the concept and space with this value at `pointer`.
+    pub fn holder(&self, row: &Row, pointer: &str, value: &serde_json::Value) -> Result<Option<String>> {
+        let path = json_path(pointer);
+        let mut read = self.db.prepare_cached(&format!(
+            "SELECT id FROM entity WHERE concept = ?1 AND space = ?2 AND id <> ?3
+             AND json_extract(fields, {path}) = json_extract(?4, '$[0]') LIMIT 1"
+        ))?;
+        let value = serde_json::Value::Array(vec![value.clone()]).to_string();
+        Ok(read.query_row(params![row.concept, row.space, row.id, value], |row| row.get(0)).optional()?)
+    }
+
+    /// Visits every row of a concept in order.
+    pub fn each_row(&self, concept: &str, mut each: impl FnMut(Row)) -> Result<()> {
+        let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 ORDER BY id, space");
+        let mut read = self.db.prepare_cached(&sql)?;
+        let mut rows = read.query([concept])?;
+        while let Some(row) = rows.next()? {
+            each(row_of(row)?);
+        }
+        Ok(())
+    }
+
+    pub fn count_rows(&self, concept: &str) -> Result<u64> {
+        let mut read = self.db.prepare_cached("SELECT count(*) FROM entity WHERE concept = ?1")?;
+        Ok(read.query_row([concept], |row| row.get(0))?)
+    }
+}
+
+pub fn row(db: &Connection, concept: &str, space: &str, id: &str) -> Result<Option<Row>> {
+    let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3");
+    Ok(db.prepare_cached(&sql)?.query_row(params![concept, id, space], row_of).optional()?)
+}
+
+/// Reads [`COLUMNS`].
+pub fn row_of(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
+    let time =
+        |i| Ok::<_, rusqlite::Error>(Timestamp::parse(&row.get::<_, String>(i)?).unwrap_or(Timestamp::EPOCH));
+    let map = |i| {
+        let text: Option<String> = row.get(i)?;
+        Ok::<BTreeMap<String, String>, rusqlite::Error>(
+            text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+        )
+    };
+    Ok(Row {
+        concept: row.get(0)?,
+        id: row.get(1)?,
+        space: row.get(2)?,
+        version: row.get(3)?,
+        created_at: time(4)?,
+        created_by: row.get(5)?,
+        updated_at: time(6)?,
+        fields: serde_json::from_str(row.get_ref(7)?.as_str()?).unwrap_or_default(),
+        sealed: map(8)?,
+        since: map(9)?,
+        provenance: serde_json::from_str(row.get_ref(10)?.as_str()?).unwrap_or_default(),
+    })
+}
+
+/// A JSON pointer as an SQL literal for `json_extract`: `/a/b` is `'$."a"."b"'`.
+pub fn json_path(pointer: &str) -> String {
+    let steps = pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
+    let path: String = steps.map(|step| format!(".\"{}\"", step.replace('"', ""))).collect();
+    format!("'${}'", path.replace('\'', "''"))
+}
+
+pub(super) fn load_catalog(db: &Connection) -> Result<Catalog> {
+    let mut read =
+        db.prepare("SELECT hash, managed_by, position, body FROM definition ORDER BY kind, name")?;
+    let mut rows = read.query([])?;
+    let mut catalog = Catalog::default();
+    while let Some(row) = rows.next()? {
+        let body: String = row.get(3)?;
+        let definition = match Definition::from_json(&body) {
+            Ok(definition) => Arc::new(definition),
+            Err(err) => {
+                tracing::error!(%err, "a recorded definition cannot be used");
+                continue;
+            }
+        };
+        let (hash, managed_by, position) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if let Err(problem) = catalog.put(Entry { hash, managed_by, position, definition }) {
+            tracing::error!(%problem, "a recorded definition cannot be used");
+        }
+    }
+    Ok(catalog)
+}
+
+fn json_or_none(map: &BTreeMap<String, String>) -> Option<String> {
+    (!map.is_empty()).then(|| serde_json::json!(map).to_string())
+}
