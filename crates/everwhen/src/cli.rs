@@ -8,7 +8,7 @@ use model::{Code, Problem};
 
 use crate::bench;
 use crate::commands::{
-    backup, completions, db, dead_letters, doctor, drain, erase, events, export, groups, import, init,
+    backup, check, completions, db, dead_letters, doctor, drain, erase, events, export, groups, import, init,
     publish, replay, restore, salvage, serve, tail, r#try, verify,
 };
 
@@ -71,6 +71,7 @@ pub enum Command {
     Db(db::Args),
     Bench(bench::Args),
     Try(r#try::Args),
+    Check(check::Args),
     Completions(completions::Args),
 }
 
@@ -85,6 +86,7 @@ impl Command {
             Command::Db(_) => Some("db"),
             Command::Bench(_) => Some("bench"),
             Command::Try(_) => Some("try"),
+            Command::Check(_) => Some("check"),
             Command::Completions(_) => Some("completions"),
             _ => None,
         }

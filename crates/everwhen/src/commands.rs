@@ -5,6 +5,7 @@ use crate::output::Stop;
 use crate::session::Session;
 
 pub mod backup;
+pub mod check;
 pub mod completions;
 pub mod db;
 pub mod dead_letters;
@@ -26,6 +27,7 @@ pub mod r#try;
 pub mod verify;
 
 mod show;
+mod sources;
 mod stdin;
 
 /// Runs a command that needs no runtime; gives back the others.
@@ -33,6 +35,7 @@ pub fn run_plain(command: Command, session: &Session) -> Result<Option<Command>,
     match command {
         Command::Init(args) => init::run(&args, session).map(|()| None),
         Command::Try(args) => r#try::run(&args, session).map(|()| None),
+        Command::Check(args) => check::run(&args, session).map(|()| None),
         Command::Completions(args) => completions::run(&args, session).map(|()| None),
         Command::Db(args) => db::run(&args, session).map(|()| None),
         Command::Bench(args) => crate::bench::run(&args, session).map(|()| None),
@@ -58,8 +61,11 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Backup(args) => backup::run(args, session).await,
         Command::Restore(args) => restore::run(args, session).await,
         Command::Doctor(args) => doctor::run(args, session).await,
-        Command::Init(_) | Command::Try(_) | Command::Completions(_) | Command::Db(_) | Command::Bench(_) => {
-            Ok(())
-        }
+        Command::Init(_)
+        | Command::Try(_)
+        | Command::Check(_)
+        | Command::Completions(_)
+        | Command::Db(_)
+        | Command::Bench(_) => Ok(()),
     }
 }

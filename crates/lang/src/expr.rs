@@ -47,6 +47,7 @@ pub use fault::Span;
 pub(crate) use fault::nearest;
 pub(crate) use instant::{parse as parse_instant, parse_duration};
 pub(crate) use json::from_base64;
+pub(crate) use parser::parse;
 pub use refs::{EntityRef, Refs};
 pub use template::{Template, TemplateTree};
 pub use value::Val;
@@ -82,6 +83,11 @@ impl<'s> Scope<'s> {
 pub struct Read {
     pub root: usize,
     pub field: Option<String>,
+}
+
+/// Whether a tree compiles over these names; for declarations, whose expressions have their places in a file.
+pub(crate) fn check(node: &ast::Node, roots: &[&str]) -> Result<(), fault::Fault> {
+    Compiler::new(&Scope::of(roots)).node(node.clone()).map(|_| ())
 }
 
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod declare;
 pub mod expr;
 pub mod filter;
 pub mod jsonpath;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod cel;
+mod declare;
 mod messages;
 mod vectors;
 mod wikipedia;

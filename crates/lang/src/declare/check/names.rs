@@ -1,0 +1,210 @@
+//! What is declared where: the table that references are looked up in, and imports that must find their names.
+
+use std::collections::BTreeMap;
+
+use model::Code;
+use model::definition::{Concept, Field, Kind};
+
+use super::Checker;
+use crate::declare::annotate;
+use crate::declare::finding::{fault, suggest};
+use crate::declare::tree::{Body, Item, Word};
+
+/// Names that expressions already mean something by.
+const RESERVED: [&str; 14] = [
+    "args",
+    "actor",
+    "now",
+    "partition",
+    "config",
+    "trace",
+    "event",
+    "steps",
+    "state",
+    "true",
+    "false",
+    "null",
+    "in",
+    "publishEvent",
+];
+
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// By id.
+    pub(crate) concepts: BTreeMap<String, Concept>,
+    /// Ids by bare name.
+    pub(crate) concept_ids: BTreeMap<String, Vec<String>>,
+    /// Arguments by kind and name; shapes have none.
+    pub(crate) declared: BTreeMap<(Kind, String), Vec<Field>>,
+}
+
+impl Names {
+    pub(crate) fn has(&self, kind: Kind, name: &str) -> bool {
+        self.declared.contains_key(&(kind, name.to_owned()))
+    }
+
+    pub(crate) fn args(&self, kind: Kind, name: &str) -> Option<&Vec<Field>> {
+        self.declared.get(&(kind, name.to_owned()))
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        self.declared.keys().filter(move |(of, _)| *of == kind).map(|(_, name)| name.as_str())
+    }
+
+    /// The declared name that `name` means: itself, or with the kind before it (`foo`, `logicFoo`).
+    pub(crate) fn find(&self, kind: Kind, name: &str) -> Option<String> {
+        let mut chars = name.chars();
+        let upper: String = chars.next().into_iter().flat_map(char::to_uppercase).chain(chars).collect();
+        let prefixed = format!("{kind}{upper}");
+        [name.to_owned(), prefixed].into_iter().find(|name| self.has(kind, name))
+    }
+}
+
+pub(super) fn kind_of(body: &Body) -> Kind {
+    match body {
+        Body::Concept(_) => Kind::Concept,
+        Body::Query(_) => Kind::Query,
+        Body::Mutation(_) => Kind::Mutation,
+        Body::Shape { .. } => Kind::Shape,
+        Body::Logic { .. } => Kind::Logic,
+        Body::Automation(_) => Kind::Automation,
+    }
+}
+
+impl Checker<'_> {
+    /// Every declared name, before anything is looked up.
+    pub(super) fn collect(&mut self) {
+        let sources = self.sources;
+        for (at, source) in sources.iter().enumerate() {
+            self.at = at;
+            for item in &source.file.items {
+                self.well_named(item);
+                match kind_of(&item.body) {
+                    Kind::Concept => self.collect_concept(item, &source.domain),
+                    kind => self.collect_named(kind, item),
+                }
+            }
+        }
+    }
+
+    fn well_named(&mut self, item: &Item) {
+        let name = &item.name.text;
+        if RESERVED.contains(&name.as_str()) {
+            let what = format!("the name {name:?} is reserved");
+            self.error(fault(Code::DefinitionReserved, item.name.span, what).hint("choose another name"));
+        }
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !plain || name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() || name.len() > 128 {
+            let what = format!("{name:?} is no name");
+            let hint = "letters, digits and _, not beginning with a digit";
+            self.error(fault(Code::DefinitionInvalid, item.name.span, what).hint(hint));
+        }
+    }
+
+    /// `v<major>:<namespace>:<name>`
+    pub(super) fn concept_id(&mut self, item: &Item, domain: &str) -> String {
+        let (mut major, mut namespace) = ("1".to_owned(), domain.to_owned());
+        for note in &item.notes {
+            let name = note.name.text.as_str();
+            let Ok(value) = annotate::value(note).and_then(|doc| doc.text("a text")) else { continue };
+            match name {
+                "version" => major = value.text.split('.').next().unwrap_or("1").to_owned(),
+                "namespace" => namespace = value.text,
+                _ => {}
+            }
+        }
+        format!("v{major}:{namespace}:{}", item.name.text)
+    }
+
+    fn collect_concept(&mut self, item: &Item, domain: &str) {
+        let id = self.concept_id(item, domain);
+        if self.names.concepts.contains_key(&id) {
+            self.twice(&item.name, Kind::Concept, &id);
+            return;
+        }
+        let concept = Concept { id: id.clone(), name: item.name.text.clone(), ..Concept::default() };
+        self.names.concepts.insert(id.clone(), concept);
+        self.names.concept_ids.entry(item.name.text.clone()).or_default().push(id);
+    }
+
+    fn collect_named(&mut self, kind: Kind, item: &Item) {
+        let key = (kind, item.name.text.clone());
+        if self.names.declared.contains_key(&key) {
+            self.twice(&item.name, kind, &item.name.text.clone());
+            return;
+        }
+        self.names.declared.insert(key, Vec::new());
+    }
+
+    fn twice(&mut self, name: &Word, kind: Kind, key: &str) {
+        let what = format!("the {kind} {key:?} is declared twice");
+        self.error(fault(Code::DefinitionDuplicate, name.span, what).hint("rename or remove one of them"));
+    }
+
+    /// A concept by its id, or by its bare name: of this domain, imported, or the only one.
+    pub(super) fn concept_named(&mut self, word: &Word) -> Option<String> {
+        let name = self.real(&word.text).to_owned();
+        if self.names.concepts.contains_key(&name) {
+            return Some(name);
+        }
+        let ids = self.names.concept_ids.get(&name).cloned().unwrap_or_default();
+        let source = &self.sources[self.at];
+        let imported = source.file.uses.iter().find_map(|import| {
+            let named = import.names.iter().any(|(there, here)| here.text == word.text && there.text == name);
+            named.then(|| import.module.text.split('.').next().unwrap_or_default().to_owned())
+        });
+        let domain = imported.as_deref().unwrap_or(&source.domain);
+        let ours = |id: &&String| id.split(':').nth(1) == Some(domain);
+        match ids.as_slice() {
+            [one] => return Some(one.clone()),
+            [] => {}
+            many => match many.iter().find(ours) {
+                Some(one) => return Some(one.clone()),
+                None => {
+                    let what = format!("{name:?} may be {}", many.join(" or "));
+                    self.error(
+                        fault(Code::DefinitionUnknownName, word.span, what).hint("write the whole id"),
+                    );
+                    return None;
+                }
+            },
+        }
+        let unknown =
+            fault(Code::DefinitionUnknownName, word.span, format!("unknown concept {:?}", word.text));
+        let known: Vec<&str> = if name.contains(':') {
+            self.names.concepts.keys().map(String::as_str).collect()
+        } else {
+            self.names.concept_ids.keys().map(String::as_str).collect()
+        };
+        let fault = suggest(unknown, &name, known);
+        self.error(fault);
+        None
+    }
+
+    pub(super) fn imports(&mut self, source: &super::Source) {
+        let sources = self.sources;
+        let mut seen: Vec<&str> = Vec::new();
+        for import in &source.file.uses {
+            let Some(there) = sources.iter().find(|other| other.module == import.module.text) else {
+                let what = format!("there is no module {:?}", import.module.text);
+                let unknown = fault(Code::DefinitionUnknownName, import.module.span, what);
+                let modules = sources.iter().map(|source| source.module.as_str());
+                self.error(suggest(unknown, &import.module.text, modules));
+                continue;
+            };
+            for (name, here) in &import.names {
+                if !there.file.items.iter().any(|item| item.name.text == name.text) {
+                    let what = format!("{} declares no {:?}", there.module, name.text);
+                    let unknown = fault(Code::DefinitionUnknownName, name.span, what);
+                    let names = there.file.items.iter().map(|item| item.name.text.as_str());
+                    self.error(suggest(unknown, &name.text, names));
+                }
+                if seen.contains(&here.text.as_str()) {
+                    let what = format!("{:?} is imported twice", here.text);
+                    self.error(fault(Code::DefinitionDuplicate, here.span, what));
+                }
+                seen.push(&here.text);
+            }
+        }
+    }
+}

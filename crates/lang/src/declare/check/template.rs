@@ -1,0 +1,118 @@
+//! Values that steps compute: expressions as they are, JSON values whose strings hold `{{ expr | filter }}`.
+
+use model::Code;
+use model::definition::{Condition, EntityRef, Input, Length, Test};
+
+use super::Checker;
+use super::scope::Scope;
+use crate::declare::doc::{Doc, Kind, parse_within};
+use crate::declare::finding::fault;
+use crate::declare::tree::{self, Val, Word};
+
+impl Checker<'_> {
+    pub(super) fn input(&mut self, val: &Val, scope: &Scope, refs: &mut Vec<String>) -> Input {
+        match val {
+            Val::Expr(node) => {
+                let (expr, found) = self.expr(node, scope);
+                refs.extend(found);
+                Input::Expr(expr)
+            }
+            Val::Template(doc) => {
+                self.template(doc, scope, refs);
+                Input::Template(doc.json())
+            }
+        }
+    }
+
+    fn template(&mut self, doc: &Doc, scope: &Scope, refs: &mut Vec<String>) {
+        match &doc.kind {
+            Kind::Text(text) => self.template_text(text, doc, scope, refs),
+            Kind::List(items) => items.iter().for_each(|item| self.template(item, scope, refs)),
+            Kind::Map(pairs) => pairs.iter().for_each(|(_, item)| self.template(item, scope, refs)),
+            _ => {}
+        }
+    }
+
+    fn template_text(&mut self, text: &str, doc: &Doc, scope: &Scope, refs: &mut Vec<String>) {
+        let mut at = 0;
+        while let Some(open) = text[at..].find("{{") {
+            let start = at + open + 2;
+            let Some(len) = text[start..].find("}}") else {
+                let open = fault(Code::ExprSyntax, doc.span, "a \"{{\" is never closed");
+                self.error(open.hint("close it with \"}}\""));
+                return;
+            };
+            let inner = &text[start..start + len];
+            let read = parse_within(before_filters(inner), doc.span, start);
+            if let Some(node) = self.take(read) {
+                refs.extend(self.expr(&node, scope).1);
+            }
+            at = start + len + 2;
+        }
+    }
+
+    pub(super) fn length(&mut self, length: &tree::Length, scope: &Scope, refs: &mut Vec<String>) -> Length {
+        match length {
+            tree::Length::Fixed(duration) => Length::Fixed(*duration),
+            tree::Length::Computed(node) => {
+                let (expr, found) = self.expr(node, scope);
+                refs.extend(found);
+                Length::Computed(expr)
+            }
+        }
+    }
+
+    pub(super) fn condition(
+        &mut self,
+        given: &tree::Condition,
+        scope: &Scope,
+        refs: &mut Vec<String>,
+    ) -> Condition {
+        let mut all = |checker: &mut Self, items: &[tree::Condition]| {
+            items.iter().map(|item| checker.condition(item, scope, refs)).collect()
+        };
+        Condition::Test(match given {
+            tree::Condition::Expr(node) => {
+                let (expr, found) = self.expr(node, scope);
+                refs.extend(found);
+                return Condition::Expr(expr);
+            }
+            tree::Condition::And(items) => Test::And(all(self, items)),
+            tree::Condition::Or(items) => Test::Or(all(self, items)),
+            tree::Condition::Not(item) => Test::Not(Box::new(self.condition(item, scope, refs))),
+            tree::Condition::Time(time) => Test::Time(time.clone()),
+            tree::Condition::State { entity, place, field, is, held } => {
+                self.entity_known(entity, *place);
+                let held = held.as_ref().map(|held| self.length(held, scope, refs));
+                Test::State { entity: entity.clone(), field: field.clone(), is: is.clone(), held }
+            }
+            tree::Condition::Numeric { value, above, below } => {
+                let (expr, found) = self.expr(value, scope);
+                refs.extend(found);
+                Test::NumericState { value: expr, above: above.clone(), below: below.clone() }
+            }
+        })
+    }
+
+    fn entity_known(&mut self, entity: &EntityRef, span: crate::expr::Span) {
+        self.trigger_concept(&Word { text: entity.concept.clone(), span });
+    }
+}
+
+/// What stands before the first `|` that is no `||` and not inside quotes.
+fn before_filters(inner: &str) -> &str {
+    let bytes = inner.as_bytes();
+    let (mut at, mut quote) = (0, None);
+    while at < bytes.len() {
+        match (bytes[at], quote) {
+            (b'\\', Some(_)) => at += 1,
+            (byte, Some(open)) if byte == open => quote = None,
+            (byte @ (b'"' | b'\''), None) => quote = Some(byte),
+            (b'|', None) if bytes.get(at + 1) == Some(&b'|') => at += 1,
+            (b'|', None) => return &inner[..at],
+            _ => {}
+        }
+        at += 1;
+    }
+    inner
+}

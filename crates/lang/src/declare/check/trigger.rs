@@ -1,0 +1,208 @@
+//! Checks automations: triggers whose concepts exist, ids that differ, filters that can be true and say something.
+
+use model::Code;
+use model::definition::{self, Filter, Kind, TriggerKind};
+use model::json::canonical_hash;
+use model::topic::Pattern;
+
+use super::Checker;
+use super::expr::field_at;
+use super::scope::Scope;
+use crate::declare::finding::{fault, suggest};
+use crate::declare::tree::{self, Item, Trigger, Word};
+use crate::declare::walk::path;
+use crate::expr::ast::{Kind as NodeKind, Literal, Node, Op};
+
+/// What the payload of a change has beside the fields of the row (contracts §10).
+const CHANGE: [&str; 17] = [
+    "id",
+    "nodeId",
+    "concept",
+    "kind",
+    "nodeType",
+    "partition",
+    "actor",
+    "createdAt",
+    "occurredAt",
+    "prev",
+    "next",
+    "delta",
+    "changed_fields",
+    "changedFields",
+    "provenance",
+    "payload",
+    "type",
+];
+
+impl Checker<'_> {
+    pub(super) fn automation(
+        &mut self,
+        item: &Item,
+        tree: &tree::Automation,
+    ) -> Option<definition::Automation> {
+        let mut made = tree.head.clone();
+        made.name = item.name.text.clone();
+        made.args = self.names.args(Kind::Automation, &item.name.text).cloned().unwrap_or_default();
+        for trigger in &tree.triggers {
+            let trigger_made = self.trigger(trigger, &Scope::of(&["event", "topic", "payload", "subject"]));
+            if made.triggers.iter().any(|other: &definition::Trigger| other.id == trigger_made.id) {
+                let what = format!("two triggers are called {:?}", trigger_made.id);
+                let hint = "give them different ids, or remove one";
+                self.error(fault(Code::DefinitionDuplicate, trigger.span, what).hint(hint));
+            }
+            made.triggers.push(trigger_made);
+        }
+        let mut scope = Scope::automation();
+        if !made.args.is_empty() {
+            let mut args = made.args.clone();
+            args.push(definition::Field { name: "event".to_owned(), ..definition::Field::default() });
+            scope.args = Some(args);
+        }
+        let keys = Scope::of(&["event", "topic", "payload", "subject", "trigger", "input"]);
+        for node in &tree.keys {
+            self.expr(node, &keys);
+        }
+        let mut refs = Vec::new();
+        made.conditions = tree.conditions.iter().map(|one| self.condition(one, &scope, &mut refs)).collect();
+        made.steps = self.block(&tree.steps, &mut scope);
+        Some(made)
+    }
+
+    /// `scope` is what its filter may read.
+    pub(super) fn trigger(&mut self, trigger: &Trigger, scope: &Scope) -> definition::Trigger {
+        for concept in &trigger.concepts {
+            self.trigger_concept(concept);
+        }
+        let mut made = trigger.made.clone();
+        if let Some(node) = &trigger.filter {
+            made.filter = Some(Filter::Expr(self.expr(node, scope).0));
+            self.against_trigger(node, &made.on);
+        }
+        for node in &trigger.keys {
+            self.expr(node, scope);
+        }
+        if made.id.is_empty() {
+            let text = serde_json::to_string(&made).expect("a trigger has string keys");
+            let hash = canonical_hash([text.as_str()]);
+            made.id = hash[..4].iter().fold("t_".to_owned(), |id, byte| format!("{id}{byte:02x}"));
+        }
+        made
+    }
+
+    /// A trigger's concept by its id. Where nothing is declared at all, it may be declared elsewhere.
+    pub(super) fn trigger_concept(&mut self, word: &Word) {
+        let id = &word.text;
+        if id.contains('*') || self.names.concepts.contains_key(id) || self.names.concepts.is_empty() {
+            return;
+        }
+        let unknown = fault(Code::DefinitionUnknownName, word.span, format!("unknown concept {id:?}"));
+        let fault = suggest(unknown, id, self.names.concepts.keys().map(String::as_str));
+        self.error(fault);
+    }
+
+    /// A filter that contradicts its trigger never lets anything through; one that repeats it says nothing.
+    fn against_trigger(&mut self, node: &Node, on: &TriggerKind) {
+        if let NodeKind::All(items) = &node.kind {
+            return items.iter().for_each(|item| self.against_trigger(item, on));
+        }
+        self.trigger_fields(node, on);
+        let NodeKind::Binary { op: Op::Equal, left, right } = &node.kind else { return };
+        let (Some((asked, value)), span) = (sides(left, right).or_else(|| sides(right, left)), node.span)
+        else {
+            return;
+        };
+        let verdict = match (asked.as_slice(), on) {
+            (["concept" | "kind"], TriggerKind::Entity { concept, .. }) => matches(concept, &value),
+            (["topic"], TriggerKind::Event(patterns)) => any_matches(patterns, &value),
+            (["topic"], TriggerKind::Entity { concept, changes }) => {
+                let topics: Vec<String> = changes
+                    .iter()
+                    .map(|change| format!("graph.node.{}.{concept}", change.as_str()))
+                    .collect();
+                any_matches(&topics, &value)
+            }
+            _ => return,
+        };
+        match verdict {
+            Verdict::Never => {
+                let what =
+                    format!("the filter contradicts its trigger: {} is never {value:?}", asked.join("."));
+                let hint = "no event that meets the trigger passes; change one of them";
+                self.error(fault(Code::DefinitionFilter, span, what).hint(hint));
+            }
+            Verdict::Always => {
+                let what = format!("the filter repeats its trigger: {} is always {value:?}", asked.join("."));
+                self.warn(fault(Code::DefinitionFilter, span, what).hint("remove this part of the filter"));
+            }
+            Verdict::Sometimes => {}
+        }
+    }
+
+    /// `payload.<field>` of a change: a field that the concept does not have is likely a slip.
+    fn trigger_fields(&mut self, node: &Node, on: &TriggerKind) {
+        let TriggerKind::Entity { concept, .. } = on else { return };
+        let Some(concept) = self.names.concepts.get(concept).filter(|concept| !concept.open).cloned() else {
+            return;
+        };
+        let mut paths = Vec::new();
+        collect_paths(node, &mut paths);
+        for (names, span) in paths {
+            let below = match names.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+                ["event", "payload", "payload", ..] => names[3..].to_vec(),
+                ["event", "payload", ..] => names[2..].to_vec(),
+                ["payload", "payload", ..] => names[2..].to_vec(),
+                ["payload", ..] => names[1..].to_vec(),
+                _ => continue,
+            };
+            let Some(first) = below.first() else { continue };
+            if CHANGE.contains(&first.as_str()) {
+                continue;
+            }
+            if let Err((name, fields)) = field_at(&concept, &below) {
+                self.warn(super::concept::unknown_field(&Word { text: name, span }, &concept.id, &fields));
+            }
+        }
+    }
+}
+
+enum Verdict {
+    Never,
+    Sometimes,
+    Always,
+}
+
+fn matches(concept: &str, value: &str) -> Verdict {
+    if concept.contains('*') {
+        let fits = Pattern::parse(concept).is_ok_and(|pattern| pattern.matches(value));
+        return if fits { Verdict::Sometimes } else { Verdict::Never };
+    }
+    if concept == value { Verdict::Always } else { Verdict::Never }
+}
+
+fn any_matches(patterns: &[String], topic: &str) -> Verdict {
+    if patterns.iter().all(|pattern| pattern == topic) {
+        return Verdict::Always;
+    }
+    let fits = patterns.iter().any(|text| Pattern::parse(text).is_ok_and(|pattern| pattern.matches(topic)));
+    if fits { Verdict::Sometimes } else { Verdict::Never }
+}
+
+/// What an equality asks of the event, without `event.` and `payload.`, and the text it must be.
+fn sides<'n>(field: &'n Node, text: &Node) -> Option<(Vec<&'n str>, String)> {
+    let NodeKind::Literal(Literal::Text(text)) = &text.kind else { return None };
+    let names = path(field)?;
+    let asked = match names.as_slice() {
+        ["event", "payload", rest @ ..] | ["payload", rest @ ..] => rest,
+        ["event", rest @ ..] => rest,
+        rest => rest,
+    };
+    (asked.len() == 1).then(|| (asked.to_vec(), text.to_string()))
+}
+
+fn collect_paths(node: &Node, out: &mut Vec<(Vec<String>, crate::expr::Span)>) {
+    if let Some(names) = path(node) {
+        out.push((names.into_iter().map(str::to_owned).collect(), node.span));
+        return;
+    }
+    crate::declare::walk::children(node, &mut |child| collect_paths(child, out));
+}

@@ -1,0 +1,317 @@
+//! One trigger from its keys: exactly one kind, and its gates (contracts §8).
+
+use model::definition::{self, Bound, CatchUp, Change, EntityRef, Every, TriggerKind};
+use model::topic::Pattern;
+use model::{Code, Timestamp};
+use serde_json::Value;
+
+use super::{Pairs, gate};
+use crate::declare::doc::{Doc, Kind, Read, get, only};
+use crate::declare::finding::{fault, suggest};
+use crate::declare::tree::{Trigger, Word};
+use crate::expr::Span;
+use crate::expr::fault::Fault;
+
+const KINDS: [&str; 11] = [
+    "event",
+    "entity",
+    "state",
+    "numeric_state",
+    "cron",
+    "schedule",
+    "every",
+    "at",
+    "webhook",
+    "absent",
+    "manual",
+];
+const GATES: [&str; 8] = ["filter", "window", "batch", "debounce", "throttle", "rate", "cooldown", "for"];
+/// What else may stand beside the kind.
+const BESIDE: [&str; 15] = [
+    "id",
+    "concept",
+    "partition",
+    "on",
+    "field",
+    "from",
+    "to",
+    "not_from",
+    "not_to",
+    "above",
+    "below",
+    "tz",
+    "catch_up",
+    "jitter",
+    "for",
+];
+
+pub(crate) fn trigger(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Read<Trigger> {
+    let known: Vec<&str> = KINDS.iter().chain(&GATES).chain(&BESIDE).copied().collect();
+    only(pairs, "a trigger", &known, faults);
+    let kinds: Vec<&(Word, Doc)> =
+        pairs.iter().filter(|(key, _)| KINDS.contains(&key.text.as_str())).collect();
+    let (key, doc) = match kinds.as_slice() {
+        [one] => (&one.0, &one.1),
+        [] => {
+            let none = fault(Code::DefinitionTrigger, span, "a trigger says what starts it");
+            return Err(none.hint(format!("one of {}", KINDS.join(", "))));
+        }
+        [_, second, ..] => {
+            let what = format!("a trigger has one kind; {:?} is a second one", second.0.text);
+            return Err(fault(Code::DefinitionTrigger, second.0.span, what).hint("write two triggers"));
+        }
+    };
+    let mut reading = Reading { pairs, faults, concepts: Vec::new() };
+    let on = reading.kind(&key.text, doc)?;
+    let concepts = reading.concepts;
+    let absent = matches!(on, TriggerKind::Absent { .. });
+    let mut made = definition::Trigger::on(on);
+    if let Some(id) = get(pairs, "id") {
+        made.id = id.text("a name")?.text;
+    }
+    let mut trigger = Trigger { span, made, concepts, filter: None, keys: Vec::new() };
+    for (key, doc) in pairs.iter().filter(|(key, _)| GATES.contains(&key.text.as_str())) {
+        if absent && key.text == "for" {
+            continue;
+        }
+        if let Err(fault) = gate(&mut trigger, &key.text, doc, faults) {
+            faults.push(fault);
+        }
+    }
+    Ok(trigger)
+}
+
+struct Reading<'a> {
+    pairs: &'a Pairs,
+    faults: &'a mut Vec<Fault>,
+    concepts: Vec<Word>,
+}
+
+impl Reading<'_> {
+    fn kind(&mut self, key: &str, doc: &Doc) -> Read<TriggerKind> {
+        match key {
+            "event" => self.event(doc),
+            "entity" => self.entity(doc),
+            "state" => self.state(doc),
+            "numeric_state" => self.numeric(doc),
+            "cron" | "schedule" => Ok(TriggerKind::Cron {
+                cron: cron(doc)?,
+                tz: get(self.pairs, "tz").map(|tz| tz.text("a zone")).transpose()?.map(|tz| tz.text),
+                catch_up: self.catch_up()?,
+                jitter: get(self.pairs, "jitter").map(Doc::duration).transpose()?,
+            }),
+            "every" => Ok(TriggerKind::Every(Every {
+                every: doc.duration()?,
+                catch_up: self.catch_up()?,
+                jitter: get(self.pairs, "jitter").map(Doc::duration).transpose()?,
+            })),
+            "at" => {
+                let text = doc.text("an instant")?.text;
+                let at = Timestamp::parse(&text)
+                    .map_err(|_| doc.wrong("an RFC 3339 instant").hint("such as 2026-01-31T09:30:00Z"))?;
+                Ok(TriggerKind::At(at))
+            }
+            "webhook" => Ok(TriggerKind::Webhook(doc.text("the name of a webhook")?.text)),
+            "absent" => self.absent(doc),
+            _ => match doc.kind {
+                Kind::Bool(true) | Kind::Null => Ok(TriggerKind::Manual),
+                _ => Err(doc.wrong("true")),
+            },
+        }
+    }
+
+    /// A topic pattern, a list of them, or `node.created` with a concept.
+    fn event(&mut self, doc: &Doc) -> Read<TriggerKind> {
+        let words = doc.texts("a topic pattern")?;
+        if let [word] = words.as_slice()
+            && let Some(change) = word.text.strip_prefix("node.")
+        {
+            let Some(change) = Change::ALL.into_iter().find(|known| known.as_str() == change) else {
+                let known = ["node.created", "node.updated", "node.deleted"];
+                let what = format!("event {:?} is not one of {}", word.text, known.join(", "));
+                return Err(suggest(fault(Code::DefinitionTrigger, word.span, what), &word.text, known));
+            };
+            let concept = match get(self.pairs, "concept") {
+                Some(concept) => self.concept(concept)?,
+                None => "*".to_owned(),
+            };
+            return Ok(TriggerKind::Entity { concept, changes: vec![change] });
+        }
+        if let Some((key, _)) = self.pairs.iter().find(|(key, _)| key.text == "concept") {
+            let what = "a concept goes with node.created, node.updated or node.deleted";
+            self.faults.push(fault(Code::DefinitionTrigger, key.span, what));
+        }
+        self.patterns(words).map(TriggerKind::Event)
+    }
+
+    fn patterns(&mut self, words: Vec<Word>) -> Read<Vec<String>> {
+        for word in &words {
+            if let Err(problem) = Pattern::parse(&word.text) {
+                let mut wrong = fault(Code::PatternInvalid, word.span, problem.detail());
+                wrong.hint = problem.hint_text().map(str::to_owned);
+                return Err(wrong);
+            }
+        }
+        Ok(words.into_iter().map(|word| word.text).collect())
+    }
+
+    /// A concept by its whole id, which is looked up later.
+    fn concept(&mut self, doc: &Doc) -> Read<String> {
+        let word = doc.text("a concept's id, such as v1:cognition:space")?;
+        qualified(&word)?;
+        self.concepts.push(word.clone());
+        Ok(word.text)
+    }
+
+    fn entity(&mut self, doc: &Doc) -> Read<TriggerKind> {
+        let concept = self.concept(doc)?;
+        let changes = match get(self.pairs, "on") {
+            None => Change::ALL.to_vec(),
+            Some(on) => on.texts("created, updated or deleted")?.iter().map(change).collect::<Read<_>>()?,
+        };
+        Ok(TriggerKind::Entity { concept, changes })
+    }
+
+    /// The keys of `state` and `numeric_state`: in a map, or beside an entity that is given alone.
+    fn inner<'d>(&mut self, doc: &'d Doc, what: &str, known: &[&str]) -> Read<(&'d Pairs, Option<&'d Doc>)> {
+        match &doc.kind {
+            Kind::Map(pairs) => {
+                only(pairs, what, known, self.faults);
+                Ok((pairs, get(pairs, "entity")))
+            }
+            _ => Ok((&[], Some(doc))),
+        }
+    }
+
+    fn entities(&mut self, doc: &Doc) -> Read<Vec<EntityRef>> {
+        let words = doc.texts("a concept, or concept/id")?;
+        words
+            .iter()
+            .map(|word| {
+                let entity = entity_ref(word)?;
+                self.concepts.push(Word { text: entity.concept.clone(), span: word.span });
+                Ok(entity)
+            })
+            .collect()
+    }
+
+    fn state(&mut self, doc: &Doc) -> Read<TriggerKind> {
+        let known = ["entity", "field", "from", "to", "not_from", "not_to"];
+        let (inner, entity) = self.inner(doc, "state", &known)?;
+        let beside = self.pairs;
+        let pick = |key: &str| get(inner, key).or_else(|| get(beside, key));
+        let entity = entity.ok_or_else(|| doc.wrong("state with \"entity\""))?;
+        let field = pick("field").ok_or_else(|| doc.wrong("state with \"field\""))?;
+        Ok(TriggerKind::State {
+            entities: self.entities(entity)?,
+            field: field.text("a field")?.text,
+            from: pick("from").and_then(values),
+            to: pick("to").and_then(values),
+            not_from: pick("not_from").and_then(values).unwrap_or_default(),
+            not_to: pick("not_to").and_then(values).unwrap_or_default(),
+        })
+    }
+
+    fn numeric(&mut self, doc: &Doc) -> Read<TriggerKind> {
+        let (inner, entity) = self.inner(doc, "numeric_state", &["entity", "field", "above", "below"])?;
+        let beside = self.pairs;
+        let pick = |key: &str| get(inner, key).or_else(|| get(beside, key));
+        let entity = entity.ok_or_else(|| doc.wrong("numeric_state with \"entity\""))?;
+        let field = pick("field").ok_or_else(|| doc.wrong("numeric_state with \"field\""))?;
+        let (above, below) = (pick("above").map(bound).transpose()?, pick("below").map(bound).transpose()?);
+        if above.is_none() && below.is_none() {
+            return Err(doc.wrong("numeric_state with \"above\" or \"below\""));
+        }
+        let field = field.text("a field")?.text;
+        Ok(TriggerKind::NumericState { entities: self.entities(entity)?, field, above, below })
+    }
+
+    fn absent(&mut self, doc: &Doc) -> Read<TriggerKind> {
+        let (pairs, event) = match &doc.kind {
+            Kind::Map(pairs) => {
+                only(pairs, "absent", &["event", "for"], self.faults);
+                (pairs.as_slice(), get(pairs, "event"))
+            }
+            _ => (self.pairs, Some(doc)),
+        };
+        let event = event.ok_or_else(|| doc.wrong("absent with \"event\""))?;
+        let after = get(pairs, "for").ok_or_else(|| doc.wrong("absent with \"for\""))?.duration()?;
+        let words = event.texts("a topic pattern")?;
+        Ok(TriggerKind::Absent { event: self.patterns(words)?, after })
+    }
+
+    fn catch_up(&mut self) -> Read<CatchUp> {
+        let Some(doc) = get(self.pairs, "catch_up") else { return Ok(CatchUp::default()) };
+        if let Kind::Map(pairs) = &doc.kind {
+            only(pairs, "catch_up", &["all", "within"], self.faults);
+            let all = get(pairs, "all").ok_or_else(|| doc.wrong("catch_up with \"all\""))?;
+            let within = get(pairs, "within").map(Doc::duration).transpose()?;
+            return Ok(CatchUp::All { max: all.count("how many")?, within });
+        }
+        match doc.text("none, latest or { all: n, within: d }")?.text.as_str() {
+            "none" => Ok(CatchUp::None),
+            "latest" => Ok(CatchUp::Latest),
+            _ => Err(doc.wrong("none, latest or { all: n, within: d }")),
+        }
+    }
+}
+
+/// `null` means any; one value or a list.
+fn values(doc: &Doc) -> Option<Vec<Value>> {
+    match doc.json() {
+        Value::Null => None,
+        Value::Array(items) => Some(items),
+        one => Some(vec![one]),
+    }
+}
+
+pub(super) fn bound(doc: &Doc) -> Read<Bound> {
+    match &doc.kind {
+        Kind::Map(pairs) => {
+            let lacks = || doc.wrong("a number, or { entity: concept/id, field: name }");
+            let entity = get(pairs, "entity").ok_or_else(lacks)?.text("concept/id")?;
+            let field = get(pairs, "field").ok_or_else(lacks)?.text("a field")?.text;
+            Ok(Bound::Field { entity: entity_ref(&entity)?, field })
+        }
+        _ => doc.float("a number").map(Bound::Number),
+    }
+}
+
+fn change(word: &Word) -> Read<Change> {
+    let known = Change::ALL.map(Change::as_str);
+    Change::ALL.into_iter().find(|change| change.as_str() == word.text).ok_or_else(|| {
+        let what = format!("{:?} is not one of {}", word.text, known.join(", "));
+        suggest(fault(Code::DefinitionTrigger, word.span, what), &word.text, known)
+    })
+}
+
+fn qualified(word: &Word) -> Read<()> {
+    if word.text.contains(':') || word.text == "*" {
+        return Ok(());
+    }
+    let what = format!("the concept {:?} of a trigger is not a whole id", word.text);
+    let hint = "write version, namespace and name, such as v1:cognition:space";
+    Err(fault(Code::DefinitionTrigger, word.span, what).hint(hint))
+}
+
+/// `concept` or `concept/id`.
+pub(crate) fn entity_ref(word: &Word) -> Read<EntityRef> {
+    let (concept, id) = match word.text.split_once('/') {
+        Some((concept, id)) => (concept, Some(id.to_owned())),
+        None => (word.text.as_str(), None),
+    };
+    qualified(&Word { text: concept.to_owned(), span: word.span })?;
+    Ok(EntityRef { concept: concept.to_owned(), id })
+}
+
+/// Five or six fields, or a word such as `@daily`; the scheduler reads the rest of it.
+fn cron(doc: &Doc) -> Read<String> {
+    let text = doc.text("a cron expression")?.text;
+    let fields = text.split_whitespace().count();
+    let word = fields == 1 && text.trim_start().starts_with('@');
+    if word || fields == 5 || fields == 6 {
+        return Ok(text);
+    }
+    let what = format!("a cron expression has 5 fields, or 6 with seconds first; this has {fields}");
+    Err(fault(Code::DefinitionTrigger, doc.span, what).hint("every day at seven: \"0 7 * * *\""))
+}

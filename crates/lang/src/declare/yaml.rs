@@ -1,0 +1,142 @@
+//! YAML and JSON into the same tree as `.ew` (contracts §8): a file holds one automation, a list of them, or several
+//! documents. An unknown key is an error with its place.
+
+use model::Code;
+use model::definition;
+
+use super::doc::{Doc, Kind, Read, get, only};
+use super::finding::fault;
+use super::options;
+use super::tree::{Automation, Body, File, Item};
+use crate::expr::Span;
+use crate::expr::fault::Fault;
+
+mod document;
+mod step;
+
+const KEYS: [&str; 14] = [
+    "automation",
+    "enabled",
+    "description",
+    "space",
+    "triggers",
+    "trigger",
+    "conditions",
+    "condition",
+    "dedup",
+    "mode",
+    "max",
+    "key",
+    "storm",
+    "actions",
+];
+const MORE: [&str; 3] = ["timeout", "input", "id"];
+
+pub(crate) fn read(text: &str) -> (File, Vec<Fault>) {
+    let mut faults = Vec::new();
+    let mut file = File::default();
+    for doc in document::documents(text, &mut faults) {
+        match &doc.kind {
+            Kind::Null => {}
+            Kind::List(items) => items.iter().for_each(|item| one(item, &mut file, &mut faults)),
+            _ => one(&doc, &mut file, &mut faults),
+        }
+    }
+    (file, faults)
+}
+
+fn one(doc: &Doc, file: &mut File, faults: &mut Vec<Fault>) {
+    let Kind::Map(pairs) = &doc.kind else {
+        faults.push(doc.wrong("an automation, or a list of them"));
+        return;
+    };
+    // Scenarios, configuration and data may lie in the same folder.
+    let ours = ["automation", "triggers", "actions"].iter().any(|key| get(pairs, key).is_some());
+    if !ours || get(pairs, "scenario").is_some() {
+        return;
+    }
+    match automation(pairs, doc.span, faults) {
+        Ok(item) => file.items.push(item),
+        Err(fault) => faults.push(fault),
+    }
+}
+
+fn automation(pairs: &options::Pairs, span: Span, faults: &mut Vec<Fault>) -> Read<Item> {
+    let known: Vec<&str> = KEYS.iter().chain(&MORE).copied().collect();
+    only(pairs, "an automation", &known, faults);
+    let name = get(pairs, "automation")
+        .ok_or_else(|| {
+            fault(Code::DefinitionInvalid, Span { end: span.start, ..span }, "the automation has no name")
+                .hint("begin with automation: <name>")
+        })?
+        .text("a name")?;
+    let mut tree = Automation {
+        args: Vec::new(),
+        head: definition::Automation::named(&name.text),
+        triggers: Vec::new(),
+        conditions: Vec::new(),
+        keys: Vec::new(),
+        steps: Vec::new(),
+    };
+    if let Err(fault) = head(pairs, &mut tree, faults) {
+        faults.push(fault);
+    }
+    for doc in listed(pairs, &["triggers", "trigger"]) {
+        let read = doc.map("a trigger").and_then(|pairs| options::trigger(pairs, doc.span, faults));
+        keep(read, &mut tree.triggers, faults);
+    }
+    for doc in listed(pairs, &["conditions", "condition"]) {
+        let read = options::condition(doc, faults);
+        keep(read, &mut tree.conditions, faults);
+    }
+    if let Some(actions) = get(pairs, "actions") {
+        tree.steps = step::steps(actions, 0, faults);
+    }
+    Ok(Item { name, notes: Vec::new(), body: Body::Automation(Box::new(tree)) })
+}
+
+fn keep<T>(read: Read<T>, into: &mut Vec<T>, faults: &mut Vec<Fault>) {
+    match read {
+        Ok(one) => into.push(one),
+        Err(fault) => faults.push(fault),
+    }
+}
+
+/// The elements of a list, or the one that stands for it.
+fn listed<'p>(pairs: &'p options::Pairs, keys: &[&str]) -> Vec<&'p Doc> {
+    let found = keys.iter().find_map(|key| get(pairs, key));
+    match found {
+        None => Vec::new(),
+        Some(Doc { kind: Kind::List(items), .. }) => items.iter().collect(),
+        Some(Doc { kind: Kind::Null, .. }) => Vec::new(),
+        Some(one) => vec![one],
+    }
+}
+
+fn head(pairs: &options::Pairs, tree: &mut Automation, faults: &mut Vec<Fault>) -> Read<()> {
+    let made = &mut tree.head;
+    if let Some(enabled) = get(pairs, "enabled") {
+        made.enabled = enabled.yes_or_no()?;
+    }
+    made.description = get(pairs, "description").map(|d| d.text("a text")).transpose()?.map(|word| word.text);
+    made.space = get(pairs, "space").map(|space| space.text("a space")).transpose()?.map(|word| word.text);
+    if let Some(timeout) = get(pairs, "timeout") {
+        made.timeout = Some(definition::Length::Fixed(timeout.duration()?));
+    }
+    if let Some(storm) = get(pairs, "storm") {
+        made.storm = Some(options::storm(storm, faults)?);
+    }
+    if let Some(dedup) = get(pairs, "dedup") {
+        made.dedup = Some(options::dedup(dedup, &mut tree.keys, faults)?);
+    }
+    let single = Doc { span: Span::default(), kind: Kind::Text("single".to_owned()), node: None };
+    let mode = get(pairs, "mode").unwrap_or(&single);
+    made.mode = match &mode.kind {
+        Kind::Map(inner) => {
+            only(inner, "mode", &["is", "key", "max"], faults);
+            options::mode(get(inner, "is").unwrap_or(&single), inner, &mut tree.keys)?
+        }
+        _ => options::mode(mode, pairs, &mut tree.keys)?,
+    };
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Declarations at their border: text in, definitions and findings out, as files that a person can read.
+//!
+//! `tests/golden/ok/X.ew` (or .yaml, .json) must check cleanly and give the definitions of `X.ew.json`;
+//! `tests/golden/err/X.ew` must give the findings of `X.ew.txt`. A folder is a workspace of its own.
+//! `EVERWHEN_GOLDEN=write` writes what is there instead of comparing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lang::declare::{Checked, check_workspace, is_source};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn collect(dir: &Path, below: &str, files: &mut BTreeMap<String, String>) {
+    let mut entries: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let inside = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
+        if path.is_dir() {
+            collect(&path, &inside, files);
+        } else if is_source(name) {
+            files.insert(inside, fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// A file alone, or a folder.
+fn workspace(path: &Path) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    if path.is_dir() {
+        collect(path, "", &mut files);
+    } else {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        files.insert(name.to_owned(), fs::read_to_string(path).unwrap());
+    }
+    files
+}
+
+fn rendered(checked: &Checked, files: &BTreeMap<String, String>) -> String {
+    checked.findings.iter().map(|finding| finding.render(&files[&finding.file])).collect()
+}
+
+fn definitions(checked: &Checked) -> String {
+    let one = |definition: &model::definition::Definition| {
+        let value: serde_json::Value = serde_json::from_str(&definition.to_json()).unwrap();
+        format!("// {} {}\n{value:#}\n", definition.kind(), definition.key())
+    };
+    checked.definitions.iter().map(one).collect()
+}
+
+/// The cases of a folder: files that are sources and folders, without what is expected of them.
+fn cases(kind: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(kind);
+    let mut cases: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        path.is_dir() || (is_source(name) && name.matches('.').count() == 1)
+    });
+    cases.sort();
+    cases
+}
+
+fn compare(case: &Path, ending: &str, found: &str, wrong: &mut Vec<String>) {
+    let mut name = case.as_os_str().to_owned();
+    name.push(ending);
+    let golden = PathBuf::from(name);
+    if std::env::var("EVERWHEN_GOLDEN").is_ok_and(|how| how == "write") {
+        fs::write(&golden, found).unwrap();
+        return;
+    }
+    let expected = fs::read_to_string(&golden).unwrap_or_default();
+    if expected != found {
+        wrong.push(format!("{}\n--- expected\n{expected}\n--- found\n{found}", golden.display()));
+    }
+}
+
+#[test]
+fn good_declarations_check_cleanly_and_give_these_definitions() {
+    let mut wrong = Vec::new();
+    for case in cases("ok") {
+        let files = workspace(&case);
+        let checked = check_workspace(&files);
+        assert!(checked.findings.is_empty(), "{}\n{}", case.display(), rendered(&checked, &files));
+        assert!(!checked.definitions.is_empty(), "{} declares nothing", case.display());
+        compare(&case, ".txt", &definitions(&checked), &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn faulty_declarations_say_what_where_and_what_instead() {
+    let mut wrong = Vec::new();
+    for case in cases("err") {
+        let files = workspace(&case);
+        let checked = check_workspace(&files);
+        assert!(!checked.findings.is_empty(), "{} has no findings", case.display());
+        compare(&case, ".txt", &rendered(&checked, &files), &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn the_examples_check_cleanly() {
+    let dir = root().join("examples/cognition");
+    let files = workspace(&dir);
+    let checked = check_workspace(&files);
+    assert_eq!(rendered(&checked, &files), "");
+    let names: Vec<&str> = checked.definitions.iter().map(|definition| definition.key()).collect();
+    for name in ["autoJoinSI", "bootstrapSession", "purgeExpiredArchivedSpaces", "rolloverDailySpace"] {
+        assert!(names.contains(&name), "{name} is missing among {names:?}");
+    }
+}
+
+#[test]
+fn layout_comments_and_aliases_do_not_change_a_definition() {
+    let dir = root().join("examples/cognition");
+    let files = workspace(&dir);
+    let before = check_workspace(&files);
+    let mut moved = files.clone();
+    for text in moved.values_mut() {
+        *text = format!("// moved down\n\n\n{}", text.replace("  ", "\t"));
+    }
+    let logic = moved.get_mut("cognition/logic.ew").unwrap();
+    *logic = logic
+        .replace(
+            "use identity.queries.{ queryActiveUsers, queryUserById }",
+            "use identity.queries.{ queryActiveUsers as everyone, queryUserById }",
+        )
+        .replace("queryActiveUsers()", "everyone()");
+    let after = check_workspace(&moved);
+    assert_eq!(rendered(&after, &moved), "");
+    let hashes = |checked: &Checked| checked.definitions.iter().map(|d| d.hash()).collect::<Vec<_>>();
+    assert_eq!(hashes(&before), hashes(&after));
+}
