@@ -119,7 +119,7 @@ pub(crate) fn without_bodies(bytes: &[u8], positions: &[Position], erased: &mut 
                 erased.erased += 1;
                 push_body(&mut out, "\"erased\"");
             }
-            Some(BodyRef::Json(_)) => push_body(&mut out, &body_text(&record)),
+            Some(BodyRef::Json(_)) => push_body(&mut out, &body_text(record)),
         }
     }
     out.extend_from_slice(b"]}");

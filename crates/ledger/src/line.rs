@@ -249,6 +249,6 @@ fn read_last_body<'a>(scan: &mut Scan<'a>) -> Result<Body<'a>, Bad> {
     let salt = scan.hex(32)?;
     scan.literal(",\"p\":")?;
     let json = scan.rest().strip_suffix('}').ok_or(scan.bad())?;
-    scan.to_end();
+    scan.finish();
     Ok((Some(BodyRef::Json(Json(json))), Some(salt)))
 }

@@ -37,7 +37,7 @@ pub fn some_records(
     for text in ledger::lines(&bytes) {
         let (line, _) = read::parse(text)?;
         for record in line.records().filter(|record| (from..=to).contains(&record.position)) {
-            write(&record, line.time, out);
+            write(record, line.time, out);
         }
     }
     Ok(if end.next == from { to.max(from) + 1 } else { end.next })

@@ -20,7 +20,7 @@ impl<'a> Scan<'a> {
         self.at
     }
 
-    pub fn to_end(&mut self) {
+    pub fn finish(&mut self) {
         self.at = self.text.len();
     }
 
