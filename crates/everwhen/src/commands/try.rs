@@ -127,7 +127,7 @@ fn expr(args: &ExprCase, session: &Session) -> Result<(), Stop> {
     }
     if args.roots {
         let names = try_expr::ROOTS;
-        return Ok(session.out.result(&json!({ "roots": names }), || names.join("\n"))?);
+        return session.out.result(&json!({ "roots": names }), || names.join("\n"));
     }
     let mut case = serde_json::Map::new();
     if let Some(with) = &args.with {
