@@ -22,11 +22,11 @@ impl Tail {
     }
 
     pub fn push(&mut self, event: Arc<Event>) {
-        self.bytes += size(&event);
+        self.bytes += event.size();
         self.events.push_back(event);
         while self.bytes > BYTES_MAX {
             let Some(oldest) = self.events.pop_front() else { break };
-            self.bytes -= size(&oldest);
+            self.bytes -= oldest.size();
             self.from = oldest.position + 1;
         }
     }
@@ -46,9 +46,4 @@ impl Tail {
         self.events.clear();
         self.bytes = 0;
     }
-}
-
-fn size(event: &Event) -> usize {
-    // The struct with its strings, and the payload as text.
-    640 + event.content.payload().map_or(0, str::len) + event.content.ext().map_or(0, str::len)
 }

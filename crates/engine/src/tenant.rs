@@ -211,6 +211,12 @@ impl Tenant {
         handles.iter().for_each(|handle| handle.forget_content(positions));
     }
 
+    /// Ready once `position` is durable and can be read; never, when it stays ahead of the ledger.
+    pub async fn reached(&self, position: Position) -> Result<(), Problem> {
+        let mut seen = self.watch();
+        seen.wait_for(|seen| *seen >= position).await.map(drop).map_err(|_| closing())
+    }
+
     pub(crate) fn watch(&self) -> watch::Receiver<Position> {
         self.0.seen.subscribe()
     }

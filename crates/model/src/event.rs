@@ -135,6 +135,11 @@ impl Event {
         self.envelope.ttl_ms.map(|ttl| self.time().plus(Duration::from_millis(ttl)))
     }
 
+    /// About how many bytes it takes in memory: the struct with its strings, and payload and extensions as text.
+    pub fn size(&self) -> usize {
+        640 + self.content.payload().map_or(0, str::len) + self.content.ext().map_or(0, str::len)
+    }
+
     /// The event as contracts §2 shows it, payload and extensions digit for digit.
     pub fn to_json(&self) -> String {
         let mut out = String::with_capacity(320 + self.content.payload().map_or(0, str::len));
@@ -224,8 +229,8 @@ impl Event {
         value
     }
 
-    /// Seed 003's row for this event, with that document's column names.
-    pub fn to_seed_row(&self) -> Value {
+    /// Seed 003's row for this event, with that document's column names; the payload digit for digit.
+    pub fn to_seed_row(&self) -> String {
         let envelope = &self.envelope;
         let mut row = json!({
             "event_id": envelope.id,
@@ -243,14 +248,20 @@ impl Event {
             ("sequence_no", envelope.sequence.map(|v| json!(v))),
             ("idempotency_key", envelope.key.as_ref().map(|v| json!(v))),
             ("payload_json", self.content.payload().map(|v| json!(v))),
-            ("payload", self.content.payload().and_then(|v| serde_json::from_str(v).ok())),
         ];
         for (name, value) in optional {
             if let Some(value) = value {
                 row[name] = value;
             }
         }
-        row
+        let mut text = row.to_string();
+        if let Some(payload) = self.content.payload() {
+            text.truncate(text.len() - 1);
+            text.push_str(",\"payload\":");
+            text.push_str(payload);
+            text.push('}');
+        }
+        text
     }
 }
 

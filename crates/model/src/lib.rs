@@ -11,6 +11,7 @@ pub mod problem;
 pub mod record;
 pub mod time;
 pub mod topic;
+pub mod wildcard;
 
 pub use problem::{Code, Problem};
 pub use time::Timestamp;

@@ -57,6 +57,7 @@ codes! {
     EventGone "event.gone" 410 3 Operator "the position is below the retention floor";
     EventNotFound "event.not_found" 404 3 Author "there is no such event";
     EventErased "event.erased" 410 3 Operator "the event's content was erased";
+    PositionAhead "position.ahead" 503 6 Outside "the position is not reached yet";
     PatternInvalid "pattern.invalid" 422 4 Author "the topic pattern is not valid";
     FilterInvalid "filter.invalid" 422 4 Author "the filter is not valid";
     JsonpathInvalid "jsonpath.invalid" 422 4 Author "the JSONPath is not valid";

@@ -88,32 +88,12 @@ impl Pattern {
     /// The bare matcher: what the pattern says, whoever wrote the event. A topic with an empty word matches
     /// nothing. Each word is looked at once per `#` at most.
     pub fn matches(&self, topic: &str) -> bool {
-        let mut rest = words(topic);
-        if rest.clone().any(str::is_empty) {
+        let text = words(topic);
+        if text.clone().any(str::is_empty) {
             return false;
         }
-        let (mut at, mut retry) = (0, None);
-        loop {
-            let before = rest.clone();
-            match (self.words.get(at), rest.next()) {
-                (Some(Word::Many), _) => {
-                    at += 1;
-                    retry = Some((at, before.clone()));
-                    rest = before;
-                }
-                (Some(word), Some(text)) if word.takes(text) => at += 1,
-                (None, None) => return true,
-                // The last `#` takes one word more; earlier ones need not, because whatever they could give
-                // up the last one can take.
-                _ => {
-                    let Some((after, from)) = &mut retry else { return false };
-                    if from.next().is_none() {
-                        return false;
-                    }
-                    (at, rest) = (*after, from.clone());
-                }
-            }
-        }
+        let is_run = |word: &Word| matches!(word, Word::Many);
+        crate::wildcard::matches(&self.words, text, is_run, |word, text| word.takes(text))
     }
 
     /// Whether an event with this topic reaches the pattern: as [`Pattern::matches`], but the engine's own

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::Body as _;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
@@ -105,6 +105,19 @@ pub fn media_type(headers: &HeaderMap) -> Result<String, Problem> {
                 .hint("send UTF-8"))
         }
     }
+}
+
+/// A compressed body would be read as broken JSON, or worse, as data.
+pub fn not_encoded(headers: &HeaderMap) -> Result<(), Problem> {
+    for value in headers.get_all(CONTENT_ENCODING) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let name = text.split(',').map(str::trim).find(|name| !matches!(*name, "" | "identity"));
+        if let Some(name) = name.filter(|name| !name.eq_ignore_ascii_case("identity")) {
+            let detail = format!("the content encoding \"{name}\" is not understood here");
+            return Err(Problem::new(Code::BodyType, detail).hint("send the body as it is, not compressed"));
+        }
+    }
+    Ok(())
 }
 
 pub fn wrong_type(media: &str) -> Problem {

@@ -9,7 +9,7 @@ use engine::{Caller, Tenant};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName};
 use hyper::http::request::Parts;
-use model::{Code, Problem};
+use model::{Code, Position, Problem};
 
 use crate::problem::{Refusal, bad_request};
 use crate::query::Params;
@@ -17,6 +17,8 @@ use crate::{Doors, aside, body};
 
 const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
 const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
+/// The parameter of every read, and a field of what a pull says.
+pub const MIN_POSITION: &str = "min_position";
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// One request to a door that concerns a tenant.
@@ -34,6 +36,7 @@ impl FromRequest<Arc<Doors>> for Call {
     async fn from_request(request: Request, doors: &Arc<Doors>) -> Result<Call, Refusal> {
         let (head, body) = request.into_parts();
         authorise(&head.headers, doors)?;
+        body::not_encoded(&head.headers)?;
         let caller = caller(&head.headers)?;
         let tenant = tenant(&head.headers, doors).await?;
         Ok(Call { doors: doors.clone(), tenant, caller, head, body })
@@ -46,9 +49,41 @@ impl Call {
         Params::read(self.head.uri.query(), known)
     }
 
+    /// As [`Call::params`], for a read: waits until the ledger has reached `min_position`, if that is given.
+    pub fn read_params(
+        &self,
+        known: &[&str],
+    ) -> impl Future<Output = Result<Params, Problem>> + Send + use<> {
+        let params = self.params(&[known, &[MIN_POSITION]].concat());
+        // Not `self`, whose body no other thread may look at meanwhile.
+        let (doors, tenant) = (self.doors.clone(), self.tenant.clone());
+        async move {
+            let params = params?;
+            if let Some(position) = params.position(MIN_POSITION)? {
+                wait_for(&doors, &tenant, position).await?;
+            }
+            Ok(params)
+        }
+    }
+
     /// The whole body, at most `bytes_max` long.
     pub async fn bytes(self, bytes_max: usize) -> Result<Bytes, Problem> {
         body::read(self.body, bytes_max, self.doors.patience.body).await
+    }
+}
+
+/// What a read asks to have seen at least (rules R1). Ready at once where this server wrote it; a client that got
+/// its position elsewhere waits a little, and is told how far the ledger is if that was in vain.
+pub async fn wait_for(doors: &Doors, tenant: &Tenant, position: Position) -> Result<(), Problem> {
+    match tokio::time::timeout(doors.patience.position, tenant.reached(position)).await {
+        Ok(reached) => reached,
+        Err(_) => {
+            let head = tenant.head();
+            let detail = format!("the ledger has reached position {head}, not {position}");
+            Err(Problem::new(Code::PositionAhead, detail)
+                .hint("try again, or ask without \"min_position\" for what is there")
+                .with("position", head))
+        }
     }
 }
 

@@ -5,16 +5,26 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::{Doors, Phase, aside, guard, router};
 
 /// Longest head of a request: line and headers.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// What waits in memory to be sent to a client that does not read, and what is read at once.
+const BUFFER_BYTES_MAX: usize = 128 * 1024;
+
+/// Ends the connection of the request that it came with, whatever is still to be sent on it: a client that does not
+/// read keeps the connection busy, and nothing else notices.
+#[derive(Clone)]
+pub struct Cut(pub Arc<Notify>);
 
 /// Accepts until `shutdown`, then lets requests in progress finish, for `patience.grace` at most.
 pub async fn accept(
@@ -73,9 +83,14 @@ async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) 
     let _ = socket.set_nodelay(true);
     let mut phase = doors.phase.clone();
     let patience = doors.patience;
+    let cut = Cut(Arc::new(Notify::new()));
     let service = {
         let doors = doors.clone();
-        service_fn(move |request| guard::answer(router.clone(), doors.clone(), request))
+        let cut = cut.clone();
+        service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(cut.clone());
+            guard::answer(router.clone(), doors.clone(), request)
+        })
     };
     // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may
     // wait for just those answers before it sends more.
@@ -83,6 +98,7 @@ async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) 
         .timer(TokioTimer::new())
         .header_read_timeout(patience.head)
         .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
     loop {
@@ -93,6 +109,7 @@ async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) 
                 }
                 return;
             }
+            () = cut.0.notified() => return,
             changed = phase.changed() => {
                 if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
                     return;

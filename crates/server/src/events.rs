@@ -17,7 +17,7 @@ const PARAMS: [&str; 11] =
 
 /// `GET /v1/events`
 pub async fn find(call: Call) -> Answer {
-    let params = call.params(&PARAMS)?;
+    let params = call.read_params(&PARAMS).await?;
     let query = Query {
         topic: params.pattern("topic")?,
         space: params.owned("space"),
@@ -56,7 +56,7 @@ fn shown(page: &Page) -> Response {
 
 /// `GET /v1/events/{position or id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
-    call.params(&[])?;
+    call.read_params(&[]).await?;
     let (tenant, wanted) = (call.tenant, id.clone());
     let event =
         aside::blocking(move || tenant.event(&wanted)).await.map_err(|problem| not_there(&id, problem))?;
@@ -65,11 +65,11 @@ pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
 
 /// `GET /v1/events/{position or id}/lineage`
 pub async fn lineage(Path(id): Path<String>, call: Call) -> Answer {
-    call.params(&[])?;
+    call.read_params(&[]).await?;
     let (tenant, wanted) = (call.tenant, id.clone());
     let found = aside::blocking(move || tenant.lineage(&wanted)).await;
     let lineage = found.map_err(|problem| not_there(&id, problem))?;
-    Ok(json(StatusCode::OK, lineage.to_string()))
+    Ok(json(StatusCode::OK, lineage))
 }
 
 /// What is not there and looks like a position below the first was a mistake in the request.

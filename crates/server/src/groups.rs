@@ -49,7 +49,7 @@ fn shown(status: StatusCode, group: &GroupView) -> Response {
 }
 
 pub async fn list(call: Call) -> Answer {
-    call.params(&[])?;
+    call.read_params(&[]).await?;
     let tenant = call.tenant;
     let groups = aside::blocking(move || Ok(tenant.groups())).await?;
     let groups: Vec<Value> = groups.iter().map(GroupView::to_json).collect();
@@ -64,7 +64,7 @@ pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
 }
 
 pub async fn get(Path(name): Path<String>, call: Call) -> Answer {
-    call.params(&[])?;
+    call.read_params(&[]).await?;
     let tenant = call.tenant;
     let group = aside::blocking(move || tenant.group(&name)).await?;
     Ok(shown(StatusCode::OK, &group))
@@ -99,7 +99,7 @@ pub async fn resume(Path(name): Path<String>, call: Call) -> Answer {
 }
 
 pub async fn dead_letters(Path(name): Path<String>, call: Call) -> Answer {
-    let params = call.params(&["limit", "cursor"])?;
+    let params = call.read_params(&["limit", "cursor"]).await?;
     let limit = params.limit("limit", 100, 1_000)?;
     let cursor = params.owned("cursor");
     let tenant = call.tenant;

@@ -67,7 +67,7 @@ pub async fn backup(call: Call) -> Answer {
 
 /// `GET /v1/verify[?quick=true]`: contracts §7, beside everything that goes on.
 pub async fn verify(call: Call) -> Answer {
-    let quick = call.params(&["quick"])?.is_second("quick", ["false", "true"])?;
+    let quick = call.read_params(&["quick"]).await?.is_second("quick", ["false", "true"])?;
     let data = call.doors.engine.dir().to_path_buf();
     let report = aside::blocking(move || maintain::verify(&data, quick, &mut |_, _| ())).await?;
     Ok(json_answer(StatusCode::OK, report.to_json().to_string()))
@@ -110,7 +110,7 @@ async fn take_lines(tenant: &Tenant, body: &mut Body) -> Result<Value, Problem> 
 
 /// `GET /v1/records?from=N`: every record up to the head as it is now, as NDJSON.
 pub async fn records(call: Call) -> Answer {
-    let from = call.params(&["from"])?.position("from")?.unwrap_or(1);
+    let from = call.read_params(&["from"]).await?.position("from")?.unwrap_or(1);
     let (tenant, head) = (call.tenant.clone(), call.tenant.head());
     // The first piece now, so that what cannot be read is refused and not cut off.
     let first = piece(&tenant, (from, head)).await?;

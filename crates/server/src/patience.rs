@@ -11,6 +11,8 @@ pub struct Patience {
     pub body: Duration,
     /// For the answer of a door, long polls included.
     pub answer: Duration,
+    /// For a read's `min_position`, if the ledger is not there yet.
+    pub position: Duration,
     /// For a stream's reader that takes nothing while its buffer is full.
     pub reader: Duration,
     /// Between two signs of life on a silent stream.
@@ -25,6 +27,7 @@ impl Default for Patience {
             head: Duration::from_secs(75),
             body: Duration::from_secs(30),
             answer: Duration::from_secs(90),
+            position: Duration::from_secs(2),
             reader: Duration::from_secs(5),
             ping: Duration::from_secs(15),
             grace: Duration::from_secs(6),

@@ -72,6 +72,15 @@ impl Feed {
         }
     }
 
+    /// Nothing more will come; the reader takes what is there.
+    pub fn end(&self) {
+        let mut state = self.0.state();
+        state.ended = true;
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
     /// Ready once the reader has gone.
     pub async fn gone(&self) {
         while !self.0.state().gone {
@@ -82,11 +91,7 @@ impl Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.ended = true;
-        if let Some(reader) = state.reader.take() {
-            reader.wake();
-        }
+        self.end();
     }
 }
 

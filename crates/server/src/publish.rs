@@ -14,6 +14,7 @@ use crate::body;
 use crate::caller::{Call, text};
 use crate::problem::{Answer, bad_request};
 
+mod cloud;
 pub mod lines;
 mod ndjson;
 
@@ -34,6 +35,17 @@ enum Shape {
     CloudHeaders,
 }
 
+impl Shape {
+    /// How a refusal names the part of the request that it is about.
+    fn named(&self) -> fn(Problem) -> Problem {
+        match self {
+            Shape::Json | Shape::Ndjson => |problem| problem,
+            Shape::CloudEvent | Shape::CloudEvents => cloud::structured,
+            Shape::CloudHeaders => cloud::headers,
+        }
+    }
+}
+
 /// One event or a list of them, read but not yet judged.
 enum Said {
     One(Box<Draft>),
@@ -46,16 +58,17 @@ pub async fn publish(call: Call) -> Answer {
         return ndjson::publish(call);
     }
     let limits = call.tenant.limits();
-    let key = text(&call.head.headers, &IDEMPOTENCY_KEY)?.map(str::to_owned);
+    let key = key(&call.head.headers)?;
     let Call { doors, tenant, caller, head, body } = call;
     let bytes = body::read(body, ARRAY_BYTES_MAX.max(event_bytes_max(&limits)), doors.patience.body).await?;
-    let said = said(shape, &bytes, &head.headers, &limits)?;
+    let named = shape.named();
+    let said = said(shape, &bytes, &head.headers, &limits).map_err(named)?;
     // Body and headers are slices of the connection's buffer, which is used again only once nothing holds it.
     drop((bytes, head));
     match said {
         Said::One(mut draft) => {
             with_key(&mut draft, key)?;
-            let outcome = tenant.publish(&caller, *draft).await?;
+            let outcome = tenant.publish(&caller, *draft).await.map_err(named)?;
             Ok(one(&outcome))
         }
         Said::Many(_) if key.is_some() => {
@@ -63,7 +76,7 @@ pub async fn publish(call: Call) -> Answer {
             Err(bad_request(IDEMPOTENCY_KEY.as_str(), why).hint("give each event its own \"key\"").into())
         }
         Said::Many(drafts) => {
-            let outcomes = tenant.publish_all(&caller, drafts).await?;
+            let outcomes = tenant.publish_all(&caller, drafts).await.map_err(named)?;
             Ok(many(&outcomes))
         }
     }
@@ -112,6 +125,16 @@ fn from_headers(bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Result<Dr
 /// Longest text of one event.
 pub fn event_bytes_max(limits: &Limits) -> usize {
     limits.max_payload + ENVELOPE_BYTES_MAX
+}
+
+/// An empty key would be no key, and a client that sends one believes that it has one.
+fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let key = text(headers, &IDEMPOTENCY_KEY)?.map(str::to_owned);
+    if key.is_none() && headers.contains_key(&IDEMPOTENCY_KEY) {
+        let why = "is empty";
+        return Err(bad_request(IDEMPOTENCY_KEY.as_str(), why).hint("give a key, or leave the header out"));
+    }
+    Ok(key)
 }
 
 /// The header is the event's key; both may be given when they say the same.

@@ -2,7 +2,7 @@
 //!
 //! A stream is a follower of the ledger with a small buffer. A reader that falls behind costs nothing but
 //! its place in the ledger; one that takes nothing at all while its buffer is full is told so and closed,
-//! and can come back with the last id it saw.
+//! and can come back with the last id it saw. It is closed also if it does not read that.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use model::event::Event;
 use model::{Code, Problem};
 
 use crate::caller::{Call, text};
+use crate::connection::Cut;
 use crate::pipe::{Feed, pipe};
 use crate::problem::Answer;
 use crate::query::position;
@@ -24,14 +25,14 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Frames kept for a reader that has not taken them yet.
-const BUFFER_BYTES_MAX: usize = 256 * 1024;
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Events taken from the ledger at once.
 const EVENTS_MAX: usize = 128;
 /// When a client should come back after the server stopped.
 const RECONNECT_AFTER_MS: u32 = 1_000;
 
 pub async fn stream(call: Call) -> Answer {
-    let params = call.params(&["topic", "space", "filter", "after"])?;
+    let params = call.read_params(&["topic", "space", "filter", "after"]).await?;
     let after = match text(&call.head.headers, &LAST_EVENT_ID)? {
         Some(last) => Some(position(LAST_EVENT_ID.as_str(), last)?),
         None => params.position("after")?,
@@ -42,10 +43,17 @@ pub async fn stream(call: Call) -> Answer {
         filter: params.filter("filter")?,
         after,
     };
+    let cut = call.head.extensions.get::<Cut>().cloned();
     let tenant = call.tenant;
     let follower = aside::blocking(move || tenant.follow(follow)).await?;
     let (feed, outlet) = pipe(BUFFER_BYTES_MAX);
-    aside::spawn(run(follower, feed, call.doors));
+    aside::spawn(async move {
+        run(follower, &feed, &call.doors).await;
+        feed.end();
+        if let Some(cut) = cut {
+            leave(&feed, &cut, &call.doors).await;
+        }
+    });
     let mut response = Response::new(Body::new(outlet));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -54,16 +62,23 @@ pub async fn stream(call: Call) -> Answer {
     Ok(response)
 }
 
-async fn run(mut follower: Follower, feed: Feed, doors: Arc<Doors>) {
+/// What the reader was told last is still to be read; a reader that does not must not hold the connection for ever.
+async fn leave(feed: &Feed, cut: &Cut, doors: &Doors) {
+    if tokio::time::timeout(doors.patience.grace, feed.gone()).await.is_err() {
+        cut.0.notify_one();
+    }
+}
+
+async fn run(mut follower: Follower, feed: &Feed, doors: &Doors) {
     let position = follower.position();
     feed.push(format!("event: ready\ndata: {{\"position\":{position}}}\n\n").as_bytes());
     loop {
         match tokio::time::timeout(doors.patience.reader, feed.room()).await {
             Ok(true) => {}
             Ok(false) => return,
-            Err(_) => return feed.push(problem_frame(&slow(&doors)).as_bytes()),
+            Err(_) => return feed.push(problem_frame(&slow(doors)).as_bytes()),
         }
-        let Some(events) = next(&mut follower, &feed, &doors).await else { return };
+        let Some(events) = next(&mut follower, feed, doors).await else { return };
         match events {
             Ok(events) => feed.push(frames(&events).as_bytes()),
             Err(problem) => return feed.push(problem_frame(&problem).as_bytes()),

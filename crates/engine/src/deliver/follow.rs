@@ -10,6 +10,10 @@ use tokio::sync::watch;
 
 use crate::tenant::Tenant;
 
+/// Most bytes of events handed out at once, unless a single one is larger: what a reader that does not take them
+/// holds in memory.
+const BYTES_MAX: usize = 64 << 10;
+
 /// What a follower wants to see. No pattern: everything but the engine's own events.
 #[derive(Default)]
 pub struct Follow {
@@ -69,8 +73,18 @@ impl Follower {
     /// Looks at the next piece of the ledger.
     fn step(&mut self, head: Position, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
         let (events, through) = self.tenant.events_from(self.next, head, max)?;
+        let (mut wanted, mut bytes) = (Vec::new(), 0);
+        for event in events.into_iter().filter(|event| self.follow.wants(event)) {
+            if bytes > 0 && bytes + event.size() > BYTES_MAX {
+                // Read again when the caller has dealt with these.
+                self.next = event.position;
+                return Ok(wanted);
+            }
+            bytes += event.size();
+            wanted.push(event);
+        }
         self.next = through + 1;
-        Ok(events.into_iter().filter(|event| self.follow.wants(event)).collect())
+        Ok(wanted)
     }
 
     /// Waits until there is something. Dropping the future loses nothing. A long way through events that are not

@@ -9,7 +9,6 @@ use lang::filter::Filter;
 use model::event::{Event, Subject};
 use model::topic::Pattern;
 use model::{Code, Position, Problem, Timestamp};
-use serde_json::{Value, json};
 
 use super::Tenant;
 use crate::read;
@@ -170,8 +169,8 @@ impl Tenant {
         self.event_by_id(id_or_position)?.ok_or_else(absent)
     }
 
-    /// What led to an event, and what it led to.
-    pub fn lineage(&self, id_or_position: &str) -> Result<Value, Problem> {
+    /// What led to an event, and what it led to, as contracts §2 shows it; text, so that payloads keep every digit.
+    pub fn lineage(&self, id_or_position: &str) -> Result<String, Problem> {
         let event = self.event(id_or_position)?;
         let mut causes = Vec::new();
         let mut cause = event.envelope.cause;
@@ -179,10 +178,11 @@ impl Tenant {
             let found = self.with_reader(|reader| read::event_at(reader, position))?;
             let Some(found) = found else { break };
             cause = found.envelope.cause.filter(|earlier| *earlier < position);
-            causes.push(found.to_value());
+            causes.push(found.to_json());
         }
         let effects = self.effects_of(event.position)?;
-        Ok(json!({"event": event.to_value(), "causes": causes, "effects": tree(&effects, event.position)}))
+        let (event, effects, causes) = (event.to_json(), tree(&effects, event.position), causes.join(","));
+        Ok(format!("{{\"event\":{event},\"causes\":[{causes}],\"effects\":[{effects}]}}"))
     }
 
     /// The last position recorded before `time`, by halving; 0 or the floor when all were recorded after it.
@@ -209,9 +209,11 @@ impl Tenant {
     }
 }
 
-fn tree(effects: &[Arc<Event>], root: Position) -> Vec<Value> {
+fn tree(effects: &[Arc<Event>], root: Position) -> String {
     let children = effects.iter().filter(|event| event.envelope.cause == Some(root));
-    children
-        .map(|event| json!({"event": event.to_value(), "effects": tree(effects, event.position)}))
-        .collect()
+    let shown = children.map(|event| {
+        let (text, effects) = (event.to_json(), tree(effects, event.position));
+        format!("{{\"event\":{text},\"effects\":[{effects}]}}")
+    });
+    shown.collect::<Vec<_>>().join(",")
 }

@@ -2,9 +2,11 @@
 
 use clap::Subcommand;
 use model::Position;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{events, show};
+use super::show;
 use crate::output::Stop;
 use crate::reach::Reach;
 use crate::reach::groups::Letters;
@@ -65,32 +67,44 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
 async fn list(reach: &Reach, group: &str, limit: usize, session: &Session) -> Result<(), Stop> {
     let letters = collect(reach, group, limit).await?;
     if session.out.json {
-        letters.iter().try_for_each(|letter| session.out.line(&letter.to_string()))?;
+        letters.iter().try_for_each(|letter| session.out.line(letter))?;
         return session.out.flush();
     }
-    let row = |letter: &Value| {
-        let mut row: Vec<String> =
-            ["reason", "attempts", "at"].iter().map(|field| show::cell(&letter[*field])).collect();
-        row.push(show::cell(&letter["error"]));
-        row.push(events::line_of(&letter["event"]));
-        row
-    };
     let heading = ["reason", "attempts", "at", "error", "event"];
-    show::table(&session.out, &heading, letters.iter().map(row).collect(), "there are no dead letters")
+    let rows = letters.iter().map(|letter| row(letter)).collect();
+    show::table(&session.out, &heading, rows, "there are no dead letters")
 }
 
-async fn collect(reach: &Reach, group: &str, limit: usize) -> Result<Vec<Value>, Stop> {
-    let (mut letters, mut cursor): (Vec<Value>, Option<String>) = (Vec::new(), None);
+/// A dead letter in cells; its event stays text, so that the payload keeps every digit.
+fn row(letter: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Letter<'a> {
+        reason: Value,
+        attempts: Value,
+        at: Value,
+        #[serde(default)]
+        error: Value,
+        #[serde(borrow)]
+        event: &'a RawValue,
+    }
+    let Ok(Letter { reason, attempts, at, error, event }) = serde_json::from_str(letter) else {
+        return vec![letter.to_owned()];
+    };
+    let mut row: Vec<String> = [reason, attempts, at, error].iter().map(show::cell).collect();
+    row.push(show::one_line(event.get()));
+    row
+}
+
+async fn collect(reach: &Reach, group: &str, limit: usize) -> Result<Vec<String>, Stop> {
+    let (mut letters, mut cursor): (Vec<String>, Option<String>) = (Vec::new(), None);
     while letters.len() < limit {
         let size = (limit - letters.len()).min(1_000);
-        let mut page = reach.dead_letters(group, size, cursor.as_deref()).await?;
-        if let Some(Value::Array(items)) = page.get_mut("dead_letters").map(Value::take) {
-            letters.extend(items);
+        let (page, next) = reach.dead_letters(group, size, cursor.as_deref()).await?;
+        letters.extend(page);
+        if next.is_none() {
+            break;
         }
-        match page["next"].as_str() {
-            Some(next) => cursor = Some(next.to_owned()),
-            None => break,
-        }
+        cursor = next;
     }
     Ok(letters)
 }

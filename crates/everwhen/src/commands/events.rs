@@ -79,8 +79,8 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         What::Lineage { id } => {
             let lineage = Reach::existing(session).await?.lineage(&id).await?;
-            let shown = || serde_json::to_string_pretty(&lineage).unwrap_or_else(|_| lineage.to_string());
-            session.out.result(&lineage, shown)
+            session.out.line(&if session.out.json { lineage } else { show::lineage(&lineage) })?;
+            session.out.flush()
         }
     }
 }
@@ -111,9 +111,4 @@ pub fn instant(text: &str) -> Result<Timestamp, Problem> {
                 .hint("write it like 2026-01-31T09:30:00Z, or like 10m for ten minutes ago")
         }),
     }
-}
-
-/// A page heading for dead letters and other lists of events inside documents.
-pub fn line_of(event: &serde_json::Value) -> String {
-    show::one_line(&event.to_string())
 }

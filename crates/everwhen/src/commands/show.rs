@@ -39,6 +39,39 @@ pub fn one_line(text: &str) -> String {
     format!("{position} {time} {topic}{subject} {payload}")
 }
 
+/// A lineage as a tree: what came first stands first, what came of the event is indented under it.
+pub fn lineage(text: &str) -> String {
+    #[derive(Deserialize)]
+    struct Lineage<'a> {
+        #[serde(borrow)]
+        event: &'a RawValue,
+        #[serde(borrow)]
+        causes: Vec<&'a RawValue>,
+        #[serde(borrow)]
+        effects: Vec<Effect<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Effect<'a> {
+        #[serde(borrow)]
+        event: Option<&'a RawValue>,
+        #[serde(borrow)]
+        effects: Vec<Effect<'a>>,
+    }
+    fn below(effects: &[Effect<'_>], depth: usize, lines: &mut Vec<String>) {
+        for effect in effects {
+            let event = effect.event.map_or_else(String::new, |event| one_line(event.get()));
+            lines.push(format!("{}{event}", "  ".repeat(depth)));
+            below(&effect.effects, depth + 1, lines);
+        }
+    }
+    let Ok(Lineage { event, causes, effects }) = serde_json::from_str(text) else { return text.to_owned() };
+    let path = causes.iter().rev().chain([&event]).map(|event| event.get());
+    let mut lines: Vec<String> =
+        path.enumerate().map(|(depth, event)| format!("{}{}", "  ".repeat(depth), one_line(event))).collect();
+    below(&effects, lines.len(), &mut lines);
+    lines.join("\n")
+}
+
 /// A table with a heading; nothing but a remark when it is empty.
 pub fn table(out: &Output, heading: &[&str], rows: Vec<Vec<String>>, none: &str) -> Result<(), Stop> {
     if rows.is_empty() {
@@ -70,6 +103,11 @@ mod tests {
         let text =
             r#"{"position":7,"topic":"a.b","time":"T","subject":{"kind":"k","id":"1"},"payload":{"n":1.10}}"#;
         assert_eq!(one_line(text), r#"7 T a.b k/1 {"n":1.10}"#);
+        let chain = lineage(&format!(
+            r#"{{"event":{text},"causes":[{text}],"effects":[{{"event":{text},"effects":[]}}]}}"#
+        ));
+        let line = one_line(text);
+        assert_eq!(chain, format!("{line}\n  {line}\n    {line}"));
         assert_eq!(one_line(r#"{"position":8,"topic":"a","time":"T","erased":true}"#), "8 T a (erased)");
     }
 }

@@ -108,11 +108,13 @@ impl Reach {
         }
     }
 
-    /// What led to an event and what it led to.
-    pub async fn lineage(&self, id: &str) -> Result<Value, Problem> {
+    /// What led to an event and what it led to, as text.
+    pub async fn lineage(&self, id: &str) -> Result<String, Problem> {
         match self {
             Reach::Local(local) => local.tenant.lineage(id),
-            Reach::Remote(client) => client.get(&format!("/v1/events/{}/lineage", escape(id))).await,
+            Reach::Remote(client) => {
+                client.get::<Box<RawValue>>(&format!("/v1/events/{}/lineage", escape(id))).await.map(text)
+            }
         }
     }
 
@@ -305,7 +307,7 @@ pub fn filter_value(text: &str) -> Value {
     }
 }
 
-fn text(raw: Box<RawValue>) -> String {
+pub fn text(raw: Box<RawValue>) -> String {
     Box::<str>::from(raw).into()
 }
 

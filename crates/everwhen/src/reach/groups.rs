@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Reach;
-use super::events::{filter_value, parse_filter};
+use super::events::{filter_value, parse_filter, text};
 use crate::client::{Sent, escape, query};
 
 /// An event handed to us, with the token that settles it.
@@ -147,22 +147,28 @@ impl Reach {
         }
     }
 
-    /// A page of dead letters as `{"dead_letters":[…],"next"}`.
+    /// A page of dead letters, each as text, and where the next page begins.
     pub async fn dead_letters(
         &self,
         name: &str,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Value, Problem> {
+    ) -> Result<(Vec<String>, Option<String>), Problem> {
         match self {
             Reach::Local(local) => {
                 let page = local.tenant.dead_letters(name, limit, cursor)?;
-                Ok(json!({ "dead_letters": page.dead_letters, "next": page.next }))
+                Ok((page.texts, page.next))
             }
             Reach::Remote(client) => {
+                #[derive(Deserialize)]
+                struct Page {
+                    dead_letters: Vec<Box<RawValue>>,
+                    next: Option<String>,
+                }
                 let limit = limit.to_string();
                 let query = query(&[("limit", Some(&limit)), ("cursor", cursor)]);
-                client.get(&path(name, &format!("/dead-letters{query}"))).await
+                let page: Page = client.get(&path(name, &format!("/dead-letters{query}"))).await?;
+                Ok((page.dead_letters.into_iter().map(text).collect(), page.next))
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use model::{Problem, Timestamp};
+use model::{Problem, Timestamp, wildcard};
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -178,30 +178,9 @@ impl Bound {
     }
 }
 
-/// The whole text against `*` (any run) and `?` (one character). Only the last `*` is ever tried again, so
-/// the cost is at most the product of the lengths.
+/// The whole text against `*` (any run) and `?` (one character).
 fn glob(pattern: &[char], text: &str) -> bool {
-    let (mut at, mut rest) = (0, text.chars());
-    let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
-    loop {
-        let before = rest.clone();
-        match (pattern.get(at), rest.next()) {
-            (Some('*'), _) => {
-                at += 1;
-                rest = before.clone();
-                retry = Some((at, before));
-            }
-            (Some(p), Some(c)) if *p == '?' || *p == c => at += 1,
-            (None, None) => return true,
-            _ => {
-                let Some((after, from)) = &mut retry else { return false };
-                if from.next().is_none() {
-                    return false;
-                }
-                (at, rest) = (*after, from.clone());
-            }
-        }
-    }
+    wildcard::matches(pattern, text.chars(), |p| *p == '*', |p, c| *p == '?' || *p == c)
 }
 
 /// `payload.items[0].x`, `payload["odd key"]`.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Verb, verb};
 use crate::body::wrong;
-use crate::caller::Call;
+use crate::caller::{Call, MIN_POSITION, wait_for};
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
@@ -24,7 +24,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// `pull`: without `wait` it answers at once.
 pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { doors, tenant, said } = verb(call, &["max", "wait"]).await?;
+    let Verb { doors, tenant, said } = verb(call, &["max", "wait", MIN_POSITION]).await?;
     let max = match said.get("max") {
         None => 100,
         Some(value) => {
@@ -35,6 +35,10 @@ pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
     let wait = duration(&said, "wait")?.unwrap_or_default();
     if wait > WAIT_MAX {
         return Err(wrong("/wait", "\"wait\" is at most 60 s").into());
+    }
+    if let Some(value) = said.get(MIN_POSITION) {
+        let wrong = || wrong("/min_position", format!("\"min_position\": {value} is not a position"));
+        wait_for(&doors, &tenant, value.as_u64().ok_or_else(wrong)?).await?;
     }
     let pulled = tokio::select! {
         biased;

@@ -33,6 +33,11 @@ impl Lines {
         self.at_end = true;
     }
 
+    /// The number of the last line that was begun and taken.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     pub fn ended(&self) -> bool {
         self.at_end && self.buffer.is_empty()
     }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use engine::settings::Limits;
 use engine::{Caller, Draft, Outcome, Tenant};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use model::Problem;
+use model::{Code, Problem};
 use serde_json::json;
 
 use super::lines::Lines;
@@ -82,7 +82,10 @@ impl Stream {
                 part = data(&mut body) => match part {
                     Ok(Some(part)) => lines.push(&part),
                     Ok(None) => lines.end(),
-                    Err(_) => break,
+                    Err(problem) => {
+                        self.cut(&lines, problem).await;
+                        break;
+                    }
                 },
                 answers = self.window.answered() => self.feed.push(answers.as_bytes()),
                 () = doors.closing() => break,
@@ -91,6 +94,13 @@ impl Stream {
         while !self.window.entries.is_empty() {
             self.answer().await;
         }
+    }
+
+    /// The body broke off. What was left of the last line is not an event, even if it reads like one.
+    async fn cut(&mut self, lines: &Lines, problem: Problem) {
+        let detail = format!("{}; this line and what follows were not read", problem.detail());
+        let problem = Problem::new(Code::JsonInvalid, detail).hint("send this line and what follows again");
+        self.enter(lines.number() + 1, Err(problem)).await;
     }
 
     /// Starts publishing a line: the first poll hands it to the engine, so lines are recorded in their order.

@@ -112,3 +112,33 @@ fn lineage_shows_what_led_here_and_what_came_of_it() {
     assert_eq!(lineage["causes"][0]["topic"], "a.first");
     assert_eq!(lineage["effects"][0]["event"]["topic"], "a.third");
 }
+
+#[test]
+fn numbers_come_back_digit_for_digit_from_every_list() {
+    let server = Server::start();
+    let payload = r#"{"n":1.10,"big":12345678901234567890123}"#;
+    let first = server.publish("a.first", payload);
+    let effect = format!(r#"{{"topic":"a.second","cause":{first},"payload":{payload}}}"#);
+    server.post("/v1/events", effect).ok(201);
+    for (path, count) in [
+        ("/v1/events".to_owned(), 2),
+        (format!("/v1/events/{first}/lineage"), 2),
+        (format!("/v1/events/{}/lineage", first + 1), 2),
+        ("/api/events/recent".to_owned(), 2),
+    ] {
+        let text = server.get(&path).text();
+        assert_eq!(text.matches(&format!(r#""payload":{payload}"#)).count(), count, "{path}: {text}");
+    }
+}
+
+#[test]
+fn the_last_instant_of_the_calendar_is_kept() {
+    let server = Server::start();
+    for time in ["9999-12-31T23:59:59.999999999Z", "0000-01-01T00:00:00Z"] {
+        let event = json!({"topic":"a.b","time":time}).to_string();
+        let position = server.post("/v1/events", event).ok(201)["position"].to_string();
+        assert_eq!(server.get(&format!("/v1/events/{position}")).ok(200)["time"], time);
+    }
+    let past = json!({"topic":"a.b","time":"9999-12-31T23:59:59-01:00"}).to_string();
+    assert_eq!(server.post("/v1/events", past).refused(422, "event.invalid")["pointer"], "/time");
+}

@@ -10,6 +10,7 @@ mod groups;
 mod harness;
 mod json_bodies;
 mod maintain;
+mod min_position;
 mod ndjson;
 mod publish;
 mod seed003;

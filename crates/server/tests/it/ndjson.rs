@@ -94,3 +94,39 @@ fn what_was_answered_before_the_client_went_away_is_kept() {
     server.get("/v1/events/kept").ok(200);
     server.get("/v1/events/ha").refused(404, "event.not_found");
 }
+
+#[test]
+fn a_body_that_breaks_off_inside_a_line_is_answered_with_an_error_for_it() {
+    let server = Server::start();
+    // Announced longer than it is; and chunks without an end.
+    for length in [Some(1_000), None] {
+        let mut client = server.client();
+        client.head("POST", "/v1/events", &NDJSON, length);
+        let body = b"{\"topic\":\"a.b\"}\n{\"topic\":\"a.c\"}";
+        match length {
+            Some(_) => client.write(body),
+            None => client.chunk(body),
+        }
+        client.end();
+        let mut answers = Pieces::of(client, "\n");
+        let told: Vec<Value> =
+            std::iter::from_fn(|| answers.next()).map(|line| serde_json::from_str(&line).unwrap()).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0]["position"].is_u64(), "{told:?}");
+        assert_eq!(
+            (&told[1]["error"]["code"], &told[1]["error"]["line"]),
+            (&"json.invalid".into(), &2.into())
+        );
+    }
+    let stored = server.get("/v1/events?topic=a.c").ok(200);
+    assert!(stored["events"].as_array().unwrap().is_empty(), "half a line is no event: {stored}");
+}
+
+#[test]
+fn a_last_line_that_is_cut_short_is_answered_with_an_error() {
+    let server = Server::start();
+    let told =
+        lines(&server.send("POST", "/v1/events", &NDJSON, "{\"topic\":\"a.b\"}\n{\"topic\":\"a").text());
+    assert!(told[0]["position"].is_u64());
+    assert_eq!((&told[1]["error"]["code"], &told[1]["error"]["line"]), (&"json.invalid".into(), &2.into()));
+}

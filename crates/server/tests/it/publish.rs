@@ -183,3 +183,44 @@ fn requests_may_be_pipelined_and_are_answered_in_order() {
         assert_eq!(client.reply().ok(201)["id"], format!("e-{i}"));
     }
 }
+
+#[test]
+fn a_compressed_body_is_refused_by_name() {
+    let server = Server::start();
+    let json = "content-type: application/json";
+    for (encoding, named) in [("gzip", "gzip"), ("identity, br", "br"), ("Deflate", "Deflate")] {
+        for (method, path) in [("POST", "/v1/events"), ("PUT", "/v1/groups/g"), ("POST", "/v1/groups/g/pull")]
+        {
+            let header = format!("content-encoding: {encoding}");
+            let reply = server.send(method, path, &[json, &header], r#"{"topic":"a.b"}"#);
+            let problem = reply.refused(415, "body.type");
+            assert!(problem["detail"].as_str().unwrap().contains(&format!("{named:?}")), "{problem}");
+        }
+    }
+    server.send("POST", "/v1/events", &[json, "content-encoding: Identity"], r#"{"topic":"a.b"}"#).ok(201);
+}
+
+#[test]
+fn a_refused_cloudevent_points_at_what_was_sent() {
+    let server = Server::start();
+    let event = |kind: &str| json!({"specversion":"1.0","id":"e1","source":"s","type":kind});
+    let structured = ["content-type: application/cloudevents+json"];
+    let problem = server.send("POST", "/v1/events", &structured, event("a..b").to_string());
+    assert_eq!(problem.refused(422, "event.topic_invalid")["pointer"], "/type");
+    let batch = ["content-type: application/cloudevents-batch+json"];
+    let body = json!([event("a.b"), event("graph.x")]).to_string();
+    let problem = server.send("POST", "/v1/events", &batch, body);
+    assert_eq!(problem.refused(422, "event.topic_reserved")["pointer"], "/1/type");
+    let headers = ["ce-specversion: 1.0", "ce-id: e1", "ce-source: s", "ce-type: a..b"];
+    let problem = server.send("POST", "/v1/events", &headers, "{}").refused(422, "event.topic_invalid");
+    assert_eq!((&problem["pointer"], &problem["parameter"]), (&json!("/type"), &json!("ce-type")));
+}
+
+#[test]
+fn an_empty_idempotency_key_is_no_key() {
+    let server = Server::start();
+    let headers = ["content-type: application/json", "idempotency-key: "];
+    let problem = server.send("POST", "/v1/events", &headers, r#"{"topic":"a.b"}"#);
+    assert_eq!(problem.refused(400, "request.invalid")["parameter"], "idempotency-key");
+    assert_eq!(server.get("/v1/events").ok(200)["events"], json!([]));
+}

@@ -1,6 +1,7 @@
 //! Server-sent events: from here nothing is missed.
 
-use std::time::Duration;
+use std::io::Write;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use server::Patience;
@@ -140,4 +141,30 @@ fn a_stream_that_cannot_be_is_refused_before_it_begins() {
     }
     let reply = server.send("GET", "/v1/events/stream", &["last-event-id: abc"], "");
     assert_eq!(reply.refused(400, "request.invalid")["parameter"], "last-event-id");
+}
+
+#[test]
+fn a_slow_reader_that_does_not_even_read_that_is_cut_off() {
+    let patience = Patience {
+        reader: Duration::from_millis(2),
+        grace: Duration::from_millis(50),
+        ..Patience::default()
+    };
+    let server = Server::start_with(patience, None);
+    let mut stream = open(&server, "", &[]);
+    ready(&mut stream);
+    let payload = format!("\"{}\"", "x".repeat((1 << 20) - 2));
+    // More than the kernel's socket buffers and ours together; nothing of it is read.
+    for _ in 0..64 {
+        server.publish("a.b", &payload);
+    }
+    // Writing fails once the other side has let go of the connection.
+    let begun = Instant::now();
+    while stream.client.reader.get_mut().write_all(b" ").is_ok() {
+        server.get("/livez").ok(200);
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "the connection is held for a reader that is gone"
+        );
+    }
 }

@@ -71,7 +71,7 @@ async fn searches_find_the_same_with_and_without_sidecars() {
     };
     let (without, lineage) = (find(), bench.tenant.lineage("1").unwrap());
     assert_eq!(without[0].len(), 40);
-    assert!(!lineage["effects"].as_array().unwrap().is_empty());
+    assert!(!lineage.ends_with("\"effects\":[]}"), "{lineage}");
     let built = sidecar::build_missing(&bench.tenant).unwrap();
     assert_eq!(built, sidecar::sealed(&bench.tenant).unwrap().len());
     assert!(built > 10);
