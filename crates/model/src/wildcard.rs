@@ -9,7 +9,7 @@ pub fn matches<P, I: Iterator + Clone>(
     pattern: &[P],
     items: I,
     is_run: impl Fn(&P) -> bool,
-    takes: impl Fn(&P, I::Item) -> bool,
+    takes: impl Fn(&P, &I::Item) -> bool,
 ) -> bool {
     let (mut at, mut rest) = (0, items);
     let mut retry: Option<(usize, I)> = None;
@@ -21,7 +21,7 @@ pub fn matches<P, I: Iterator + Clone>(
                 rest = before.clone();
                 retry = Some((at, before));
             }
-            (Some(part), Some(item)) if takes(part, item) => at += 1,
+            (Some(part), Some(item)) if takes(part, &item) => at += 1,
             (None, None) => return true,
             _ => {
                 let Some((after, from)) = &mut retry else { return false };
@@ -42,7 +42,7 @@ mod tests {
     fn runs_take_what_is_left_for_them_and_no_more() {
         let glob = |pattern: &str, text: &str| {
             let pattern: Vec<char> = pattern.chars().collect();
-            matches(&pattern, text.chars(), |p| *p == '*', |p, c| *p == c)
+            matches(&pattern, text.chars(), |p| *p == '*', |p, c| p == c)
         };
         for (pattern, text, fits) in [
             ("", "", true),

@@ -50,6 +50,8 @@ struct Pass {
     failed: u64,
     last: Option<u64>,
     halted_on: Option<u64>,
+    /// Whether the group itself holds there, or only this pass ended and tries are left.
+    halted: bool,
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
@@ -82,8 +84,9 @@ fn told(group: &str, pass: &Pass, session: &Session) -> Result<(), Stop> {
     match pass.halted_on {
         None => Ok(()),
         Some(position) => {
+            let what = if pass.halted { "halted on" } else { "stopped at" };
             session.out.note(&format!(
-                "group \"{group}\" halted on position {position}; the next drain tries it again"
+                "group \"{group}\" {what} position {position}; the next drain tries it again"
             ));
             Err(Stop::Code(1))
         }
@@ -109,11 +112,12 @@ async fn drain(reach: &Reach, args: &Args, halts: bool, session: &Session) -> Re
         pass.last = Some(seen.position);
         match outcome {
             None => pass.processed += 1,
-            Some(error) => {
+            Some(failure) => {
                 pass.failed += 1;
-                session.out.note(&format!("position {}: {error}", seen.position));
+                session.out.note(&format!("position {} failed: {}", seen.position, failure.unsaid));
                 if halts {
                     pass.halted_on = Some(seen.position);
+                    pass.halted = reach.group(&args.group).await?["halted_on"] == seen.position;
                     break;
                 }
             }
@@ -137,6 +141,21 @@ impl Seen {
     }
 }
 
+/// Why an event's command failed.
+struct Failure {
+    /// What the group is told: the last line of its stderr, else how it ended.
+    reason: String,
+    /// How it ended, without what its stderr has already said on ours.
+    unsaid: String,
+}
+
+impl Failure {
+    fn new(reason: impl Into<String>) -> Failure {
+        let reason = reason.into();
+        Failure { unsaid: reason.clone(), reason }
+    }
+}
+
 /// Runs the command on one event and settles it; `Some` says why it failed. A group that halts gets its event back
 /// at once, because the next pass is when to try again, not a timer.
 async fn work(
@@ -145,7 +164,7 @@ async fn work(
     delivery: &Delivery,
     seen: &Seen,
     halts: bool,
-) -> Result<Option<String>, Problem> {
+) -> Result<Option<Failure>, Problem> {
     let tokens = std::slice::from_ref(&delivery.token);
     let child = spawn(args, delivery, seen)?;
     let running = run_to_end(child, delivery.event.get());
@@ -160,12 +179,14 @@ async fn work(
     };
     let settle = match &outcome {
         None => Settle::Ack { sync: true },
-        Some(error) => Settle::Nack { delay: halts.then_some(Duration::ZERO), error: Some(error.clone()) },
+        Some(failure) => {
+            Settle::Nack { delay: halts.then_some(Duration::ZERO), error: Some(failure.reason.clone()) }
+        }
     };
     let answer = reach.settle(&args.group, tokens, settle).await?;
     match (outcome, answer["done"].as_u64()) {
         (None, Some(0)) => {
-            Ok(Some("the command outlived its deadline, so the event will be given again".to_owned()))
+            Ok(Some(Failure::new("the command outlived its deadline, so the event will be given again")))
         }
         (outcome, _) => Ok(outcome),
     }
@@ -188,7 +209,7 @@ fn spawn(args: &Args, delivery: &Delivery, seen: &Seen) -> Result<Child, Problem
 }
 
 /// `None` when the command ended well, else why not. What it wrote to stderr goes on to ours.
-async fn run_to_end(mut child: Child, event: &str) -> Option<String> {
+async fn run_to_end(mut child: Child, event: &str) -> Option<Failure> {
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
@@ -212,8 +233,11 @@ async fn run_to_end(mut child: Child, event: &str) -> Option<String> {
     let (status, (), kept) = tokio::join!(child.wait(), feed, listen);
     match status {
         Ok(status) if status.success() => None,
-        Ok(status) => Some(last_line(&kept).unwrap_or_else(|| status.to_string())),
-        Err(error) => Some(error.to_string()),
+        Ok(status) => {
+            let unsaid = status.to_string();
+            Some(Failure { reason: last_line(&kept).unwrap_or_else(|| unsaid.clone()), unsaid })
+        }
+        Err(error) => Some(Failure::new(error.to_string())),
     }
 }
 

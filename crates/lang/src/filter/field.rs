@@ -180,7 +180,7 @@ impl Bound {
 
 /// The whole text against `*` (any run) and `?` (one character).
 fn glob(pattern: &[char], text: &str) -> bool {
-    wildcard::matches(pattern, text.chars(), |p| *p == '*', |p, c| *p == '?' || *p == c)
+    wildcard::matches(pattern, text.chars(), |p| *p == '*', |p, c| *p == '?' || p == c)
 }
 
 /// `payload.items[0].x`, `payload["odd key"]`.
