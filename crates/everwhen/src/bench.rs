@@ -46,7 +46,13 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Bench {
     /// Durable publishing, acknowledged after the sync
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench publish
+  everwhen bench publish --publishers 256 --json
+  everwhen bench publish --http --connections 256")]
     Publish {
+        /// How many publish at once
         #[arg(long, default_value_t = 1, conflicts_with = "http")]
         publishers: usize,
         /// Over HTTP, through a server in this process
@@ -58,6 +64,7 @@ enum Bench {
         /// How many events [default: 5000 alone, else 200000]
         #[arg(long)]
         events: Option<u64>,
+        /// The length of a payload
         #[arg(long, default_value_t = 512)]
         bytes: usize,
         /// Also measure SQLite behind a group-commit thread
@@ -65,26 +72,42 @@ enum Bench {
         sqlite: bool,
     },
     /// From publish to handler at a steady rate, and draining a backlog
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench deliver --rate 1000
+  everwhen bench deliver --http --json")]
     Deliver {
         /// Over HTTP, by pull and ack
         #[arg(long)]
         http: bool,
+        /// Events a second
         #[arg(long, default_value_t = 1000)]
         rate: u64,
+        /// How many at that rate
         #[arg(long, default_value_t = 5000)]
         events: u64,
+        /// How many wait before the drain begins
         #[arg(long, default_value_t = 200_000)]
         backlog: u64,
+        /// The length of a payload
         #[arg(long, default_value_t = 512)]
         bytes: usize,
     },
     /// From a topic to the patterns it meets
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench route --patterns 100000")]
     Route {
+        /// How many patterns there are
         #[arg(long, default_value_t = 100_000)]
         patterns: usize,
     },
     /// Opening after a clean stop
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench open --events 1000000")]
     Open {
+        /// How many events are there
         #[arg(long, default_value_t = 1_000_000)]
         events: u64,
         /// Open what is in --data now, and say how long that took
@@ -92,14 +115,20 @@ enum Bench {
         opened: bool,
     },
     /// Memory while publishing without a pause
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench soak --seconds 60 --publishers 16")]
     Soak {
+        /// How long
         #[arg(long, default_value_t = 60)]
         seconds: u64,
+        /// How many publish at once
         #[arg(long, default_value_t = 16)]
         publishers: usize,
         /// Events a second; 0 is as fast as the disk allows
         #[arg(long, default_value_t = 0)]
         rate: u64,
+        /// The length of a payload
         #[arg(long, default_value_t = 512)]
         bytes: usize,
     },

@@ -9,6 +9,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 mod written;
+pub use written::edits;
 
 use written::{Said, Source, Table};
 

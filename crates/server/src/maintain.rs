@@ -73,15 +73,18 @@ pub async fn verify(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, report.to_json().to_string()))
 }
 
-/// `POST /v1/import`: the lines of an export. A line that is refused ends it; everything in earlier commits stays.
+/// `POST /v1/import[?again=true]`: the lines of an export. A line that is refused ends it; everything in earlier
+/// commits stays.
 pub async fn import(call: Call) -> Answer {
-    call.params(&[])?;
+    let again = call.params(&["again"])?.is_second("again", ["false", "true"])?;
     match media_type(&call.head.headers)?.as_str() {
         "application/x-ndjson" => {}
         other => return Err(wrong_type(other).hint("send the lines as application/x-ndjson").into()),
     }
     let mut body = call.body;
-    match take_lines(&call.tenant, &mut body).await {
+    let importer = Importer::new(call.tenant.clone());
+    let importer = if again { importer.again() } else { importer };
+    match take_lines(&call.tenant, importer, &mut body).await {
         Ok(imported) => Ok(json_answer(StatusCode::OK, imported.to_string())),
         Err(problem) => {
             // So that the client gets to read the refusal instead of a reset connection.
@@ -91,10 +94,9 @@ pub async fn import(call: Call) -> Answer {
     }
 }
 
-async fn take_lines(tenant: &Tenant, body: &mut Body) -> Result<Value, Problem> {
+async fn take_lines(tenant: &Tenant, mut importer: Importer, body: &mut Body) -> Result<Value, Problem> {
     // An exported line has the fields that a publish leaves to the engine, too.
     let mut lines = Lines::new(2 * event_bytes_max(&tenant.limits()));
-    let mut importer = Importer::new(tenant.clone());
     while !lines.ended() {
         match data(body).await? {
             Some(part) => lines.push(&part),

@@ -15,6 +15,8 @@ pub struct Patience {
     pub position: Duration,
     /// For a stream's reader that takes nothing while its buffer is full.
     pub reader: Duration,
+    /// For the same reader to read why its stream ended.
+    pub farewell: Duration,
     /// Between two signs of life on a silent stream.
     pub ping: Duration,
     /// For requests in progress once the server is told to stop.
@@ -29,6 +31,7 @@ impl Default for Patience {
             answer: Duration::from_secs(90),
             position: Duration::from_secs(2),
             reader: Duration::from_secs(5),
+            farewell: Duration::from_secs(60),
             ping: Duration::from_secs(15),
             grace: Duration::from_secs(6),
         }

@@ -64,7 +64,7 @@ pub async fn stream(call: Call) -> Answer {
 
 /// What the reader was told last is still to be read; a reader that does not must not hold the connection for ever.
 async fn leave(feed: &Feed, cut: &Cut, doors: &Doors) {
-    if tokio::time::timeout(doors.patience.grace, feed.gone()).await.is_err() {
+    if tokio::time::timeout(doors.patience.farewell, feed.gone()).await.is_err() {
         cut.0.notify_one();
     }
 }

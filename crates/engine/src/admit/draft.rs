@@ -102,7 +102,8 @@ impl Draft {
     }
 
     /// One line of an export: an event as it was shown. What only its old ledger knew (position, recorded_at,
-    /// actor, depth, cause, run) is left behind, because it means nothing in another one.
+    /// actor, depth, cause, run) is left behind, because it means nothing in another one; an import that has
+    /// brought the cause, too, leads to it again.
     pub fn parse_exported(bytes: &[u8], limits: &Limits) -> Result<Draft, Problem> {
         Draft::read(open(bytes, limits)?, limits, true)
     }

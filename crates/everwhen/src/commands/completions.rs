@@ -13,6 +13,7 @@ Examples:
   everwhen completions bash > ~/.local/share/bash-completion/completions/everwhen
   everwhen completions zsh > ~/.zfunc/_everwhen")]
 pub struct Args {
+    /// Which shell
     shell: Shell,
 }
 

@@ -27,34 +27,53 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     /// The dead letters of a group, oldest first
+    #[command(after_long_help = "\
+Examples:
+  everwhen dead-letters list billing
+  everwhen dead-letters list billing --json | jq '{position, error}'")]
     List {
+        /// The group's name
         group: String,
         /// At most so many
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
     },
     /// Give dead letters back to their group
+    #[command(after_long_help = "\
+Examples:
+  everwhen dead-letters redrive billing --all
+  everwhen dead-letters redrive billing --position 42 --position 57
+  everwhen dead-letters redrive billing --filter 'event.topic == \"order.paid\"'")]
     Redrive {
+        /// The group's name
         group: String,
-        /// All of them
-        #[arg(long, required_unless_present_any = ["positions", "filter"])]
-        all: bool,
-        /// The one at this position; may be given several times
-        #[arg(long = "position", value_name = "POS", conflicts_with_all = ["all", "filter"])]
-        positions: Vec<Position>,
-        /// Those for which this holds
-        #[arg(long, value_name = "F", conflicts_with = "all")]
-        filter: Option<String>,
+        #[command(flatten)]
+        which: Which,
     },
+}
+
+/// One way of saying which.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// All of them
+    #[arg(long)]
+    all: bool,
+    /// The one at this position; may be given several times
+    #[arg(long = "position", value_name = "POS")]
+    positions: Vec<Position>,
+    /// Those for which this holds
+    #[arg(long, value_name = "F")]
+    filter: Option<String>,
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = Reach::existing(session).await?;
     match args.what {
         What::List { group, limit } => list(&reach, &group, limit, session).await,
-        What::Redrive { group, positions, filter, .. } => {
-            let letters = match (positions.is_empty(), filter) {
-                (false, _) => Letters::Positions(positions),
+        What::Redrive { group, which } => {
+            let letters = match (which.positions.is_empty(), which.filter) {
+                (false, _) => Letters::Positions(which.positions),
                 (true, Some(filter)) => Letters::Filter(filter),
                 (true, None) => Letters::All,
             };

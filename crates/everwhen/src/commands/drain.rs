@@ -31,6 +31,7 @@ Examples:
   everwhen groups put sync --pattern 'order.#' --ordering strict --on-exhausted halt
   everwhen drain sync --exec 'jq .payload >> orders.txt'")]
 pub struct Args {
+    /// The group's name
     group: String,
     /// The command, run by sh -c for each event
     #[arg(long, value_name = "CMD")]

@@ -24,11 +24,29 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     /// Search the ledger
+    #[command(after_long_help = "\
+Examples:
+  everwhen events list --topic 'order.*' --since 1h --limit 20
+  everwhen events list --subject item/10472 --order desc --json | jq .payload")]
     List(List),
     /// Show one event by position or id
-    Get { id: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen events get 42
+  everwhen events get 42 | jq .payload")]
+    Get {
+        /// A position or an id
+        id: String,
+    },
     /// Show what led to an event and what it led to
-    Lineage { id: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen events lineage 42
+  everwhen events lineage 42 --json | jq '.causes[].topic'")]
+    Lineage {
+        /// A position or an id
+        id: String,
+    },
 }
 
 #[derive(clap::Args, Default)]
@@ -36,8 +54,10 @@ pub struct List {
     /// Which topics: * is one word, # any number of words
     #[arg(long, value_name = "PATTERN")]
     topic: Option<String>,
+    /// Only events of this space
     #[arg(long, value_name = "NAME")]
     space: Option<String>,
+    /// Only events about this thing
     #[arg(long, value_name = "KIND/ID")]
     subject: Option<String>,
     /// Positions above this
@@ -55,6 +75,7 @@ pub struct List {
     /// Only events for which this holds
     #[arg(long, value_name = "F")]
     filter: Option<String>,
+    /// Oldest first, or newest first
     #[arg(long, value_parser = ["asc", "desc"], default_value = "asc")]
     order: String,
     /// At most so many

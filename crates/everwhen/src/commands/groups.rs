@@ -30,16 +30,44 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     /// All groups with their lag
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups list
+  everwhen groups list --json | jq .lag")]
     List,
     /// One group with everything about it
-    Get { name: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups get billing
+  everwhen groups get billing --json | jq .halted_on")]
+    Get {
+        /// The group's name
+        name: String,
+    },
     /// Make or change a group
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups put billing --pattern 'order.*' --start beginning
+  everwhen groups put sync --pattern 'order.#' --ordering strict --on-exhausted halt
+  everwhen groups put billing --file billing.json")]
     Put(Box<Put>),
     /// Delete a group and its dead letters
-    Rm { name: String },
-    /// Take events; each has a token that settles it, good as long as the process that holds the directory lives
-    Pull {
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups rm billing")]
+    Rm {
+        /// The group's name
         name: String,
+    },
+    /// Take events; each has a token that settles it, good as long as the process that holds the directory lives
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups pull billing --max 10 --wait 20s --json
+  everwhen groups pull billing --ack")]
+    Pull {
+        /// The group's name
+        name: String,
+        /// At most so many
         #[arg(long, value_name = "N", default_value_t = 1)]
         max: usize,
         /// How long to wait for the first
@@ -50,8 +78,14 @@ enum What {
         ack: bool,
     },
     /// Done: these events are settled
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups ack billing TOKEN
+  everwhen groups ack billing TOKEN TOKEN --sync")]
     Ack {
+        /// The group's name
         name: String,
+        /// The tokens of the deliveries, as a pull printed them
         #[arg(required = true)]
         tokens: Vec<String>,
         /// Answer when it is on disk
@@ -59,43 +93,84 @@ enum What {
         sync: bool,
     },
     /// Failed: give these events again later
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups nack billing TOKEN --delay 5m --error 'no route to the bank'")]
     Nack {
+        /// The group's name
         name: String,
+        /// The tokens of the deliveries, as a pull printed them
         #[arg(required = true)]
         tokens: Vec<String>,
         /// When to give them again [default: the group's backoff]
         #[arg(long, value_name = "D", value_parser = duration)]
         delay: Option<Duration>,
+        /// Why; kept with the event
         #[arg(long, value_name = "TEXT")]
         error: Option<String>,
     },
     /// Still at it: move the deadline
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups extend billing TOKEN --by 2m")]
     Extend {
+        /// The group's name
         name: String,
+        /// The tokens of the deliveries, as a pull printed them
         #[arg(required = true)]
         tokens: Vec<String>,
+        /// From now on so long
         #[arg(long, value_name = "D", default_value = "30s", value_parser = duration)]
         by: Duration,
     },
     /// Hopeless: dead letter at once
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups reject billing TOKEN --error 'no such customer'")]
     Reject {
+        /// The group's name
         name: String,
+        /// The tokens of the deliveries, as a pull printed them
         #[arg(required = true)]
         tokens: Vec<String>,
+        /// Why; kept with the event
         #[arg(long, value_name = "TEXT")]
         error: Option<String>,
     },
     /// Move to beginning, end, {"position": N} or {"time": T}
-    Seek { name: String, to: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups seek billing beginning
+  everwhen groups seek billing '{\"position\": 100}'
+  everwhen groups seek billing 2026-01-31T09:30:00Z")]
+    Seek {
+        /// The group's name
+        name: String,
+        /// beginning, end, a position, an instant, or one of the objects above
+        to: String,
+    },
     /// Hand out nothing until resume
-    Pause { name: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups pause billing")]
+    Pause {
+        /// The group's name
+        name: String,
+    },
     /// Hand out again, also after a halt
-    Resume { name: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen groups resume billing")]
+    Resume {
+        /// The group's name
+        name: String,
+    },
 }
 
 /// A group from flags, or whole from a JSON document.
 #[derive(clap::Args)]
 struct Put {
+    /// The group's name: a-z, 0-9, _ and -, at most 64
     name: String,
     /// Which topics; may be given several times
     #[arg(long, value_name = "P", required_unless_present = "file")]
@@ -103,28 +178,37 @@ struct Put {
     /// The definition as JSON, from a file or - for stdin
     #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
     file: Option<String>,
+    /// Only events for which this holds
     #[arg(long, value_name = "F")]
     filter: Option<String>,
+    /// Only events of this space [default: all]
     #[arg(long, value_name = "NAME")]
     space: Option<String>,
     /// now, beginning, a position or an instant; read only when the group is new
     #[arg(long, value_name = "WHERE")]
     start: Option<String>,
+    /// How long a delivery may take before it is given again [default: 30s]
     #[arg(long, value_name = "D")]
     ack_deadline: Option<String>,
+    /// How many may be out at once [default: 100]
     #[arg(long, value_name = "N")]
     max_inflight: Option<u64>,
+    /// How often a failed event is given again [default: 5]
     #[arg(long, value_name = "N")]
     max_retries: Option<u64>,
+    /// What waits for what: nothing, events of one key, or all [default: none]
     #[arg(long, value_parser = ["none", "key", "strict"])]
     ordering: Option<String>,
     /// The expression whose values are ordered, with --ordering key
     #[arg(long, value_name = "EXPR")]
     key: Option<String>,
+    /// When the retries are used up [default: dead_letter]
     #[arg(long, value_parser = ["dead_letter", "halt", "park_key"])]
     on_exhausted: Option<String>,
+    /// When an event is older than its ttl [default: drop]
     #[arg(long, value_parser = ["drop", "dead_letter"])]
     on_expired: Option<String>,
+    /// Nothing more sensitive than this [default: black]
     #[arg(long, value_parser = ["green", "amber", "red", "black"])]
     max_band: Option<String>,
 }

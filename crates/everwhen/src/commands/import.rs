@@ -13,8 +13,9 @@ mod bus;
 
 /// Store exported events here, with new positions
 ///
-/// Id, time, key and topic are kept; an event whose key is already here with the same content is a duplicate and is
-/// not stored again. --from-bus reads the wal/, offsets/ and dlq/ of the older Python bus: events in the order of
+/// Everything but the positions is kept, and causes lead to where their events stand now; a cause that is not in the
+/// export becomes the extension "importedcause". An event that is already here is a duplicate and is not stored again: by
+/// its key, or without one by its id, topic, time and payload. --from-bus reads the wal/, offsets/ and dlq/ of the older Python bus: events in the order of
 /// their times, each consumer as a group that goes on where it stood.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -26,6 +27,9 @@ pub struct Args {
     /// An export; - is stdin
     #[arg(default_value = "-", conflicts_with = "from_bus")]
     file: String,
+    /// Store also what is here already; a key still says that an event is the same
+    #[arg(long)]
+    again: bool,
     /// The directory with wal/, offsets/ and dlq/
     #[arg(long, value_name = "DIR")]
     from_bus: Option<PathBuf>,
@@ -36,7 +40,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         Some(dir) => {
             let plan = bus::read(dir)?;
             let reach = Reach::or_create(session).await?;
-            let mut answer = reach.import(bus::lines(&plan)?, session).await?;
+            let mut answer = reach.import(bus::lines(&plan)?, args.again, session).await?;
             let groups = bus::make_groups(&plan, &reach).await?;
             answer["groups"] = json!(groups);
             answer["dead_letters"] = json!(plan.dead_letters);
@@ -44,7 +48,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         None => {
             let lines = stdin::lines(&args.file)?;
-            Reach::or_create(session).await?.import(lines, session).await?
+            Reach::or_create(session).await?.import(lines, args.again, session).await?
         }
     };
     session.out.result(&answer, || words(&answer))
@@ -55,6 +59,9 @@ fn words(answer: &Value) -> String {
     let mut text = format!("{} imported, {} duplicates", number("imported"), number("duplicates"));
     if number("erased") > 0 {
         text += &format!(", {} without content left out", number("erased"));
+    }
+    if number("causes_outside") > 0 {
+        text += &format!(", {} with a cause that is not in the export", number("causes_outside"));
     }
     if let Some(groups) = answer["groups"].as_array() {
         text += &format!("\n{} groups: {}", groups.len(), super::show::cell(&answer["groups"]));

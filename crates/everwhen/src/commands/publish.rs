@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "T")]
     time: Option<String>,
     /// After this long nobody wants it any more, e.g. 30s
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = duration)]
     ttl: Option<String>,
     /// How sensitive it is
     #[arg(long, value_name = "B", value_parser = PossibleValuesParser::new(["green", "amber", "red", "black"]))]
@@ -69,6 +69,12 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         (None, None) => Err(Problem::new(Code::UsageInvalid, "a topic is needed").into()),
     }
+}
+
+/// Checked here, passed on as it was typed.
+fn duration(text: &str) -> Result<String, String> {
+    let read = model::time::parse_duration(text).map(|_| text.to_owned());
+    read.ok_or_else(|| "a duration such as 30s, 5m or 1h30m".to_owned())
 }
 
 async fn publish_lines(input: &str, session: &Session) -> Result<(), Stop> {
@@ -147,7 +153,9 @@ fn payload(said: Option<&str>) -> Result<Option<String>, Problem> {
         },
     };
     let hint = "a payload is JSON: text needs quotes of its own, e.g. '\"hello\"'";
-    model::json::check(&bytes, engine::settings::DEPTH_MAX).map_err(|problem| problem.hint(hint))?;
+    // What says by itself how to mend it is JSON that went wrong, not text.
+    let told = |problem: Problem| if problem.hint_text().is_some() { problem } else { problem.hint(hint) };
+    model::json::check(&bytes, engine::settings::DEPTH_MAX).map_err(told)?;
     String::from_utf8(bytes)
         .map(Some)
         .map_err(|_| Problem::new(Code::JsonInvalid, "the payload is not UTF-8"))

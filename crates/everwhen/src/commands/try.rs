@@ -33,10 +33,21 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     /// Does a topic match a pattern?
+    #[command(after_long_help = "\
+Examples:
+  everwhen try topic 'order.*' order.created
+  echo '{\"pattern\":\"a.#\",\"topic\":\"a.b\"}' | everwhen try topic --jsonl")]
     Topic(Case),
     /// Which nodes of a document does a JSONPath select?
+    #[command(after_long_help = "\
+Examples:
+  everwhen try jsonpath '$.items[?@.price > 9]' @basket.json
+  everwhen try jsonpath '$..n' '{\"a\":{\"n\":1}}'")]
     Jsonpath(Case),
     /// Does a filter hold for an event?
+    #[command(after_long_help = "\
+Examples:
+  everwhen try filter 'event.payload.n > 1' '{\"topic\":\"a\",\"payload\":{\"n\":2}}'")]
     Filter(Case),
     /// What is the value of an expression? Without one: a prompt
     Expr(ExprCase),

@@ -270,7 +270,7 @@ fn nearest(name: &str, table: &str, known: &[&str], elsewhere: &[(&str, &[&str])
 }
 
 /// Levenshtein's distance, over characters.
-fn edits(a: &str, b: &str) -> usize {
+pub fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {

@@ -92,19 +92,22 @@ impl Reach {
         }
     }
 
-    /// Takes the lines of an export; the answer is `{"imported","duplicates"}`.
+    /// Takes the lines of an export; the answer is `{"imported","duplicates"}`. `again` stores also what is here.
     pub async fn import(
         &self,
         mut lines: mpsc::Receiver<Bytes>,
+        again: bool,
         session: &Session,
     ) -> Result<Value, Problem> {
         let bar = session.out.progress("lines", 0);
         match self {
             Reach::Remote(client) => {
-                read_json(client.send(Method::POST, "/v1/import", Sent::Lines(lines)).await?).await
+                let path = if again { "/v1/import?again=true" } else { "/v1/import" };
+                read_json(client.send(Method::POST, path, Sent::Lines(lines)).await?).await
             }
             Reach::Local(local) => {
-                let mut importer = Importer::new(local.tenant.clone());
+                let importer = Importer::new(local.tenant.clone());
+                let mut importer = if again { importer.again() } else { importer };
                 while let Some(line) = lines.recv().await {
                     importer.line(&line).await?;
                     bar.inc(1);

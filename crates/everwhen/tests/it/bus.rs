@@ -40,7 +40,7 @@ fn wal_offsets_and_dead_letters_are_taken_over() {
     assert_eq!(place.json(&["groups", "get", "hippo__arbiter"])["lag"], 0);
 
     let again = place.json(&["import", "--from-bus", "bus", "--data", ".everwhen"]);
-    assert_eq!(again["duplicates"], 4, "{again}");
+    assert_eq!((&again["duplicates"], &again["imported"]), (&json!(5), &json!(0)), "{again}");
 }
 
 #[test]

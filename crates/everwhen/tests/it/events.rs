@@ -99,6 +99,31 @@ fn lineage_shows_what_led_to_an_event() {
 }
 
 #[test]
+fn lineages_and_dead_letters_keep_every_digit() {
+    let place = Place::new();
+    let payload = r#"{"n":1.10,"big":12345678901234567890123}"#;
+    let first = place.run(&["publish", "a", payload]).ok().out;
+    let second = place.run(&["publish", "b", payload, "--cause", first.trim()]).ok().out;
+    place.run(&["groups", "put", "g", "--pattern", "#", "--start", "beginning"]).ok();
+    let server = place.serve();
+    let token = place.json(&["groups", "pull", "g"])["token"].as_str().unwrap().to_owned();
+    place.run(&["groups", "reject", "g", &token]).ok();
+    let look = || {
+        for (args, count) in
+            [(&["events", "lineage", second.trim()][..], 2), (&["dead-letters", "list", "g"], 1)]
+        {
+            for args in [args.to_vec(), [args, &["--json"]].concat()] {
+                let done = place.run(&args).ok();
+                assert_eq!(done.out.matches(payload).count(), count, "{done:?}");
+            }
+        }
+    };
+    look();
+    assert_eq!(server.signal("TERM"), 0);
+    look();
+}
+
+#[test]
 fn replay_prints_a_range_and_export_and_import_round_trip() {
     let place = Place::new();
     for n in 0..3 {
@@ -122,4 +147,39 @@ fn replay_prints_a_range_and_export_and_import_round_trip() {
     let bad =
         place.run_with_input(&["import", "--data", "third", "--json"], "{\"topic\":\"a\"}\n{\"nope\":1}\n");
     assert_eq!(bad.exits(4).error()["line"], 2);
+}
+
+#[test]
+fn an_import_keeps_causes_and_a_second_one_brings_nothing() {
+    let place = Place::new();
+    place.run(&["publish", "left.out"]).ok();
+    let mut cause = place.run(&["publish", "a", "{}", "--cause", "1"]).ok().out;
+    for topic in ["b", "c"] {
+        cause = place.run(&["publish", topic, "1.10", "--cause", cause.trim()]).ok().out;
+    }
+    let lines: Vec<String> =
+        place.run(&["export"]).ok().out.lines().skip(1).map(|line| format!("{line}\n")).collect();
+    let lines = lines.concat();
+    let import = |args: &[&str]| {
+        place.run_with_input(&[&["import", "--data", "other", "--json"], args].concat(), &lines).ok().json()
+    };
+    // So that positions are others than before.
+    for _ in 0..3 {
+        place.run(&["publish", "x", "--data", "other"]).ok();
+    }
+    assert_eq!(import(&[]), json!({"imported":3,"duplicates":0,"causes_outside":1}));
+    let copied = place.run(&["export", "--data", "other"]).ok().lines();
+    let (a, b, c) = (&copied[3], &copied[4], &copied[5]);
+    assert_eq!((&a["ext"]["importedcause"], a.get("cause"), a.get("key")), (&json!(1), None, None), "{a}");
+    assert_eq!((&b["cause"], &b["depth"]), (&a["position"], &json!(1)), "{b}");
+    assert_eq!((&c["cause"], &c["depth"]), (&b["position"], &json!(2)), "{c}");
+
+    assert_eq!(import(&[]), json!({"imported":0,"duplicates":3}));
+    let more = format!("{{\"topic\":\"d\",\"cause\":{}}}\n", cause.trim());
+    let answer =
+        place.run_with_input(&["import", "--data", "other", "--json"], &format!("{lines}{more}")).ok().json();
+    assert_eq!(answer, json!({"imported":1,"duplicates":3}), "a cause that was here already is found");
+    let d = place.run(&["events", "list", "--topic", "d", "--data", "other", "--json"]).ok().json();
+    assert_eq!(d["cause"], c["position"]);
+    assert_eq!(import(&["--again"])["imported"], 3);
 }

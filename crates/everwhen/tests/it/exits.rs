@@ -87,4 +87,28 @@ fn a_newer_or_damaged_directory_ends_with_7() {
     std::fs::write(&ledger, text.replacen("{\"p\":1,", "{\"p\":5,", 1)).unwrap();
     let error = place.run(&["publish", "a.b", "--json"]).exits(7).error();
     assert_eq!(error["code"], "store.corrupt");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("/tenants/main/"), "the damaged tenant is named: {message}");
+}
+
+#[test]
+fn a_command_group_alone_shows_its_help() {
+    let place = Place::new();
+    for group in ["groups", "dead-letters", "try"] {
+        let done = place.run(&[group]).exits(2);
+        assert!(done.err.contains(&format!("Usage: everwhen {group}")), "{done:?}");
+        assert!(!done.err.contains("error:"), "{done:?}");
+        let error = place.run(&[group, "--json"]).exits(2).error();
+        assert_eq!(error["code"], "usage.invalid");
+    }
+}
+
+#[test]
+fn a_payload_with_a_key_twice_is_told_how_to_mend_it() {
+    let place = Place::new();
+    let error = place.run(&["publish", "a", r#"{"n":1,"n":2}"#, "--json"]).exits(4).error();
+    assert_eq!(
+        (&error["code"], &error["hint"]),
+        (&"json.duplicate_key".into(), &"keep one of the two".into())
+    );
 }

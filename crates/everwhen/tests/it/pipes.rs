@@ -2,6 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read};
 
+use std::fs::File;
+use std::process::{Command, Stdio};
+
 use crate::support::Place;
 
 #[test]
@@ -19,4 +22,32 @@ fn a_reader_that_leaves_ends_the_command_quietly() {
         child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""), "{args:?}");
     }
+}
+
+#[test]
+fn a_stderr_that_cannot_be_written_changes_nothing_about_the_answer() {
+    let place = Place::new();
+    for (args, code) in
+        [(&["publish", "a", "nonsense"][..], 4), (&["events", "get", "9"], 3), (&["publish", "a"], 0)]
+    {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ended = place.command(args).stderr(Stdio::from(full)).status().unwrap();
+        assert_eq!(ended.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
+fn piped_logs_have_no_colours() {
+    let place = Place::new();
+    let args = ["serve", "--listen", "127.0.0.1:0", "--no-auth"];
+    let mut child = place.command(&args).env("EVERWHEN_LOG", "debug").spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    assert!(ready.starts_with("listening on "), "{ready}");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!log.is_empty() && !log.contains('\u{1b}'), "{log}");
 }

@@ -147,7 +147,7 @@ fn a_stream_that_cannot_be_is_refused_before_it_begins() {
 fn a_slow_reader_that_does_not_even_read_that_is_cut_off() {
     let patience = Patience {
         reader: Duration::from_millis(2),
-        grace: Duration::from_millis(50),
+        farewell: Duration::from_millis(50),
         ..Patience::default()
     };
     let server = Server::start_with(patience, None);
