@@ -50,6 +50,10 @@ Examples:
   everwhen try filter 'event.payload.n > 1' '{\"topic\":\"a\",\"payload\":{\"n\":2}}'")]
     Filter(Case),
     /// What is the value of an expression? Without one: a prompt
+    #[command(after_long_help = "\
+Examples:
+  everwhen try expr '1 + 2'
+  everwhen try expr --roots")]
     Expr(ExprCase),
 }
 
