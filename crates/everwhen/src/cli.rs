@@ -8,8 +8,8 @@ use model::{Code, Problem};
 
 use crate::bench;
 use crate::commands::{
-    backup, check, completions, db, dead_letters, doctor, drain, erase, events, export, groups, import, init,
-    publish, replay, restore, salvage, serve, tail, r#try, verify,
+    backup, check, completions, db, dead_letters, doctor, drain, erase, events, export, fmt, groups, import,
+    init, publish, replay, restore, salvage, serve, tail, r#try, verify,
 };
 use crate::config::edits;
 
@@ -73,6 +73,7 @@ pub enum Command {
     Bench(bench::Args),
     Try(r#try::Args),
     Check(check::Args),
+    Fmt(fmt::Args),
     Completions(completions::Args),
 }
 
@@ -88,6 +89,7 @@ impl Command {
             Command::Bench(_) => Some("bench"),
             Command::Try(_) => Some("try"),
             Command::Check(_) => Some("check"),
+            Command::Fmt(_) => Some("fmt"),
             Command::Completions(_) => Some("completions"),
             _ => None,
         }

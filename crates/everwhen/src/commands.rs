@@ -14,6 +14,7 @@ pub mod drain;
 pub mod erase;
 pub mod events;
 pub mod export;
+pub mod fmt;
 pub mod groups;
 pub mod import;
 pub mod init;
@@ -36,6 +37,7 @@ pub fn run_plain(command: Command, session: &Session) -> Result<Option<Command>,
         Command::Init(args) => init::run(&args, session).map(|()| None),
         Command::Try(args) => r#try::run(&args, session).map(|()| None),
         Command::Check(args) => check::run(&args, session).map(|()| None),
+        Command::Fmt(args) => fmt::run(&args, session).map(|()| None),
         Command::Completions(args) => completions::run(&args, session).map(|()| None),
         Command::Db(args) => db::run(&args, session).map(|()| None),
         Command::Bench(args) => crate::bench::run(&args, session).map(|()| None),
@@ -64,6 +66,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Init(_)
         | Command::Try(_)
         | Command::Check(_)
+        | Command::Fmt(_)
         | Command::Completions(_)
         | Command::Db(_)
         | Command::Bench(_) => Ok(()),

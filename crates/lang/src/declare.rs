@@ -12,6 +12,7 @@ mod annotate;
 mod check;
 mod doc;
 mod finding;
+mod format;
 mod options;
 mod parse;
 mod print;
@@ -21,4 +22,5 @@ mod workspace;
 mod yaml;
 
 pub use finding::{Finding, Severity};
+pub use format::format;
 pub use workspace::{Checked, check_with_rows, check_workspace, is_source};

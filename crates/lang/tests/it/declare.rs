@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lang::declare::{Checked, check_workspace, is_source};
+use lang::declare::{Checked, check_workspace, format, is_source};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -135,4 +135,100 @@ fn layout_comments_and_aliases_do_not_change_a_definition() {
     assert_eq!(rendered(&after, &moved), "");
     let hashes = |checked: &Checked| checked.definitions.iter().map(|d| d.hash()).collect::<Vec<_>>();
     assert_eq!(hashes(&before), hashes(&after));
+}
+
+fn sources_of_goldens_and_examples() -> Vec<(String, String)> {
+    let mut files = BTreeMap::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"), "golden", &mut files);
+    collect(&root().join("examples/cognition"), "cognition", &mut files);
+    files.into_iter().collect()
+}
+
+#[test]
+fn the_layout_of_examples_is_the_one_that_fmt_makes() {
+    for (path, text) in sources_of_goldens_and_examples() {
+        // The automations of the example stand as in the document they come from.
+        let ours = !path.starts_with("golden/err") && path != "cognition/cognition/automations.ew";
+        if path.ends_with(".ew") && ours {
+            assert_eq!(format(&text).unwrap(), text, "{path}: run everwhen fmt");
+        }
+    }
+}
+
+#[test]
+fn formatting_twice_is_formatting_once_and_keeps_definitions_and_comments() {
+    let untidy = "@large   concept   order{// why\n\n\n\n  a   string!   @default( \"x\" )\n b []string /* in */\n\n}\n\
+                  query order  q{ filter  a==\"x\"&&b.size()>-1\n&&  !(a in[\"y\"])\n}\n\
+                  logic l{x:=cond( a ,{b:1,c:[ 1,2 ]},-3)\nreturn x?1:2}\n";
+    let once = format(untidy).unwrap();
+    assert_eq!(
+        once,
+        "@large concept order { // why\n\n  a string! @default(\"x\")\n  b []string /* in */\n}\n\
+         query order q { filter a == \"x\" && b.size() > -1\n    && !(a in [\"y\"])\n}\n\
+         logic l { x := cond(a, { b: 1, c: [1, 2] }, -3)\n  return x ? 1 : 2 }\n"
+    );
+    assert_eq!(format(&once).unwrap(), once);
+    for (path, text) in sources_of_goldens_and_examples() {
+        let Ok(once) = format(&text) else { continue };
+        assert_eq!(format(&once).unwrap(), once, "{path}");
+    }
+}
+
+/// A small generator of bad input: what it makes depends on the seed alone.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n.max(1) as u64) as usize
+    }
+}
+
+/// Cuts, doubles, swaps and inserts pieces of text, always between characters.
+fn mutated(text: &str, chance: &mut Chance) -> String {
+    const ODD: [&str; 18] = [
+        "{", "}", "(", ")", "[", "@", "\"", ":=", "=>", "//", "/*", "\n", "{{", "é", "\u{0}", "- ", "9e999",
+        "when(",
+    ];
+    let mut chars: Vec<char> = text.chars().collect();
+    for _ in 0..=chance.below(4) {
+        let (a, b) = (chance.below(chars.len() + 1), chance.below(chars.len() + 1));
+        let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 40));
+        match chance.below(4) {
+            0 => drop(chars.drain(from..to)),
+            1 => {
+                let copy: Vec<char> = chars[from..to].to_vec();
+                chars.splice(from..from, copy);
+            }
+            2 => {
+                let odd = ODD[chance.below(ODD.len())];
+                chars.splice(from..from, odd.chars());
+            }
+            _ => chars[from..to].reverse(),
+        }
+    }
+    chars.into_iter().collect()
+}
+
+#[test]
+fn no_text_makes_the_checker_or_the_formatter_panic() {
+    let sources = sources_of_goldens_and_examples();
+    for seed in 1..=1_500_u64 {
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (path, text) = &sources[chance.below(sources.len())];
+        let text = mutated(text, &mut chance);
+        let name = path.rsplit('/').next().unwrap().to_owned();
+        let done = std::panic::catch_unwind(|| {
+            let checked = check_workspace(&BTreeMap::from([(name.clone(), text.clone())]));
+            for finding in &checked.findings {
+                finding.render(&text);
+            }
+            if let Ok(once) = format(&text) {
+                assert_eq!(format(&once).unwrap(), once);
+            }
+        });
+        assert!(done.is_ok(), "seed {seed}, {path}:\n{text}");
+    }
 }
