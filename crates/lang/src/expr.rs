@@ -30,6 +30,7 @@ mod parser;
 mod pipe;
 mod primary;
 mod program;
+mod quick;
 mod refs;
 mod template;
 mod texts;

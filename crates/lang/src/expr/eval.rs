@@ -66,8 +66,8 @@ impl<'a, 'r> Eval<'a, 'r> {
             Kind::Map(pairs) => self.map(pairs),
             Kind::Not(of) => Ok(Val::Bool(!self.truth(of)?)),
             Kind::Negate(of) => arithmetic::negate(self.node(of)?, node.span),
-            Kind::All(items) => self.decide(items, false),
-            Kind::Any(items) => self.decide(items, true),
+            Kind::All(items) => self.decide(items, false).map(Val::Bool),
+            Kind::Any(items) => self.decide(items, true).map(Val::Bool),
             Kind::Binary(op, both) => self.binary(*op, &both.0, &both.1, node.span),
             Kind::Choose(parts) => match self.truth(&parts.0)? {
                 true => self.node(&parts.1),
@@ -95,6 +95,17 @@ impl<'a, 'r> Eval<'a, 'r> {
 
     /// A value where a yes or no is needed: a bool; null counts as no.
     pub(super) fn truth(&mut self, node: &'a Node) -> Result<bool, Fault> {
+        let quick = match &node.kind {
+            Kind::All(items) => Some(self.decide(items, false)?),
+            Kind::Any(items) => Some(self.decide(items, true)?),
+            Kind::Not(of) => Some(!self.truth(of)?),
+            Kind::Binary(op, both) => self.quick(*op, &both.0, &both.1),
+            _ => None,
+        };
+        if let Some(verdict) = quick {
+            self.pay(3, 0, node.span)?;
+            return Ok(verdict);
+        }
         match self.node(node)? {
             Val::Bool(b) => Ok(b),
             Val::Null => Ok(false),
@@ -145,7 +156,7 @@ impl<'a, 'r> Eval<'a, 'r> {
         Ok(value)
     }
 
-    fn base(&self, base: Base) -> Option<&Val<'a>> {
+    pub(super) fn base(&self, base: Base) -> Option<&Val<'a>> {
         match base {
             Base::Root(n) => self.roots.get(n),
             Base::Local(n) => self.locals.get(n),
@@ -205,17 +216,17 @@ impl<'a, 'r> Eval<'a, 'r> {
 
     /// `&&` and `||`: one operand that is `decisive` settles it, whatever the others say or fail with. Only
     /// when none does is an error an error. Out of steps is out of steps.
-    fn decide(&mut self, items: &'a [Node], decisive: bool) -> Out<'a> {
+    fn decide(&mut self, items: &'a [Node], decisive: bool) -> Result<bool, Fault> {
         let mut failed = None;
         for item in items {
             match self.truth(item) {
-                Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
+                Ok(value) if value == decisive => return Ok(decisive),
                 Ok(_) => {}
                 Err(fault) if fault.code == Code::ExprLimit => return Err(fault),
                 Err(fault) => failed = failed.or(Some(fault)),
             }
         }
-        failed.map_or(Ok(Val::Bool(!decisive)), Err)
+        failed.map_or(Ok(!decisive), Err)
     }
 
     fn binary(&mut self, op: Op, left: &'a Node, right: &'a Node, span: Span) -> Out<'a> {
@@ -224,6 +235,10 @@ impl<'a, 'r> Eval<'a, 'r> {
                 Val::Null => self.node(right),
                 value => Ok(value),
             };
+        }
+        if let Some(verdict) = self.quick(op, left, right) {
+            self.pay(2, 0, span)?;
+            return Ok(Val::Bool(verdict));
         }
         let (a, b) = (self.node(left)?, self.node(right)?);
         let ordering = |test: fn(Ordering) -> bool| move |o: Option<Ordering>| Val::Bool(o.is_some_and(test));
