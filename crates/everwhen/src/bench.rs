@@ -1,5 +1,6 @@
 //! `everwhen bench`: the figures of the README, measured again by anyone, as a ratio to the bare disk in the same run.
 
+pub mod check;
 pub mod deliver;
 pub mod http;
 pub mod measure;
@@ -93,6 +94,15 @@ Examples:
         #[arg(long, default_value_t = 512)]
         bytes: usize,
     },
+    /// From the text of many declarations to their findings
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench check --declarations 2000")]
+    Check {
+        /// How many declarations there are
+        #[arg(long, default_value_t = 2_000)]
+        declarations: usize,
+    },
     /// From a topic to the patterns it meets
     #[command(after_long_help = "\
 Examples:
@@ -170,6 +180,7 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
             let load = deliver::Load { rate: rate.max(1), events, backlog, bytes };
             if http { deliver::run_http(dir, load) } else { deliver::run(dir, load) }
         }
+        Bench::Check { declarations } => check::run(dir, declarations),
         Bench::Route { patterns } => route::run(dir, patterns),
         Bench::Open { events, .. } => {
             let bar = session.out.progress("fill", events);

@@ -9,7 +9,7 @@ use model::{Code, Problem};
 use crate::bench;
 use crate::commands::{
     backup, check, completions, db, dead_letters, doctor, drain, erase, events, export, fmt, groups, import,
-    init, publish, replay, restore, salvage, serve, tail, r#try, verify,
+    init, publish, replay, restore, salvage, schema, serve, tail, r#try, verify,
 };
 use crate::config::edits;
 
@@ -74,6 +74,7 @@ pub enum Command {
     Try(r#try::Args),
     Check(check::Args),
     Fmt(fmt::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
 }
 
@@ -90,6 +91,7 @@ impl Command {
             Command::Try(_) => Some("try"),
             Command::Check(_) => Some("check"),
             Command::Fmt(_) => Some("fmt"),
+            Command::Schema(_) => Some("schema"),
             Command::Completions(_) => Some("completions"),
             _ => None,
         }

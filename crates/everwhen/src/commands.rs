@@ -22,6 +22,7 @@ pub mod publish;
 pub mod replay;
 pub mod restore;
 pub mod salvage;
+pub mod schema;
 pub mod serve;
 pub mod tail;
 pub mod r#try;
@@ -38,6 +39,7 @@ pub fn run_plain(command: Command, session: &Session) -> Result<Option<Command>,
         Command::Try(args) => r#try::run(&args, session).map(|()| None),
         Command::Check(args) => check::run(&args, session).map(|()| None),
         Command::Fmt(args) => fmt::run(&args, session).map(|()| None),
+        Command::Schema(args) => schema::run(&args, session).map(|()| None),
         Command::Completions(args) => completions::run(&args, session).map(|()| None),
         Command::Db(args) => db::run(&args, session).map(|()| None),
         Command::Bench(args) => crate::bench::run(&args, session).map(|()| None),
@@ -67,6 +69,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         | Command::Try(_)
         | Command::Check(_)
         | Command::Fmt(_)
+        | Command::Schema(_)
         | Command::Completions(_)
         | Command::Db(_)
         | Command::Bench(_) => Ok(()),

@@ -4,6 +4,7 @@
 
 mod bench;
 mod bus;
+mod check;
 mod config;
 mod drain;
 mod events;

@@ -15,6 +15,8 @@ mod trigger;
 
 pub(crate) use condition::condition;
 pub(crate) use gate::{dedup, gate, mode, storm};
+#[cfg(test)]
+pub(crate) use trigger::trigger_keys;
 pub(crate) use trigger::{entity_ref, trigger};
 
 pub(crate) type Pairs = [(Word, Doc)];

@@ -14,6 +14,9 @@ use crate::expr::fault::Fault;
 mod document;
 mod step;
 
+#[cfg(test)]
+mod tests;
+
 const KEYS: [&str; 14] = [
     "automation",
     "enabled",

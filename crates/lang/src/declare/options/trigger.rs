@@ -45,6 +45,12 @@ const BESIDE: [&str; 15] = [
     "for",
 ];
 
+/// Every key that a trigger may have.
+#[cfg(test)]
+pub(crate) fn trigger_keys() -> Vec<&'static str> {
+    KINDS.iter().chain(&GATES).chain(&BESIDE).copied().collect()
+}
+
 pub(crate) fn trigger(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Read<Trigger> {
     let known: Vec<&str> = KINDS.iter().chain(&GATES).chain(&BESIDE).copied().collect();
     only(pairs, "a trigger", &known, faults);

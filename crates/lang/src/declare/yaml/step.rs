@@ -40,6 +40,13 @@ const SHARED: [&str; 7] = ["id", "if", "retry", "timeout", "on_error", "descript
 /// Deepest nesting of actions.
 const DEPTH_MAX: usize = 50;
 
+/// Every key that an action may have.
+#[cfg(test)]
+pub(super) fn keys() -> Vec<&'static str> {
+    let beside = ACTIONS.iter().flat_map(|key| beside(key));
+    ACTIONS.iter().chain(&SHARED).chain(beside).copied().collect()
+}
+
 pub(super) fn steps(doc: &Doc, depth: usize, faults: &mut Vec<Fault>) -> Vec<Step> {
     let items = match &doc.kind {
         Kind::List(items) => items.as_slice(),
