@@ -4,9 +4,13 @@ use jsonpath_rfc9535::{Error, SingularSegment};
 use model::{Code, Problem};
 use serde_json::Value;
 
-/// Descendant steps (`..`) of a path that is tried on every event. Each multiplies the nodes visited by the
-/// depth of the document, and evaluation has no budget of its own.
-const DESCENDANTS_MAX: usize = 2;
+/// Descendant steps (`..`) of a path that is tried on every event. Each further one multiplies the nodes visited by
+/// the depth of the document, and evaluation has no budget of its own.
+const DESCENDANTS_MAX: usize = 1;
+
+/// How often a path that is tried on every event may select the same node: `[*,*]` selects each twice, and every
+/// such step multiplies.
+const COPIES_MAX: usize = 64;
 
 /// Longest path, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -31,9 +35,18 @@ impl JsonPath {
     /// As [`JsonPath::parse`], for a path that many events will meet: what could take long is refused.
     pub fn parse_bounded(text: &str) -> Result<JsonPath, Problem> {
         let path = JsonPath::parse(text)?;
-        if text.matches("..").count() > DESCENDANTS_MAX {
-            let what = format!("has more than {DESCENDANTS_MAX} \"..\" steps");
+        let bare = without_strings(text);
+        if bare.matches("..").count() > DESCENDANTS_MAX {
+            let what = format!("has more than {DESCENDANTS_MAX} \"..\" step");
             return Err(wrong(text, &what).hint("name the members on the way instead"));
+        }
+        if copies(&bare) > COPIES_MAX {
+            let what = format!("can select a node more than {COPIES_MAX} times");
+            return Err(wrong(text, &what).hint("name each member once, or split it into several paths"));
+        }
+        if bare.split('$').skip(2).any(|query| !is_one_place(query)) {
+            let hint = "inside [?…] let \"$\" name one place, such as $.payload.wanted";
+            return Err(wrong(text, "searches the whole event again for each node").hint(hint));
         }
         Ok(path)
     }
@@ -67,6 +80,47 @@ impl JsonPath {
     }
 }
 
+/// The path with the insides of its string literals taken out.
+fn without_strings(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        if c == '\'' || c == '"' {
+            while let Some(inside) = chars.next() {
+                match inside {
+                    '\\' => drop(chars.next()),
+                    _ if inside == c => break,
+                    _ => {}
+                }
+            }
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// The product of the selectors of every bracket: the most often that one node can be selected.
+fn copies(bare: &str) -> usize {
+    let (mut open, mut product) = (Vec::new(), 1usize);
+    for c in bare.chars() {
+        match c {
+            '[' => open.push(1usize),
+            ',' => open.iter_mut().last().into_iter().for_each(|selectors| *selectors += 1),
+            ']' => product = product.saturating_mul(open.pop().unwrap_or(1)),
+            _ => {}
+        }
+    }
+    product
+}
+
+/// Whether what follows a `$` inside a filter can only be one node.
+fn is_one_place(query: &str) -> bool {
+    let ends = |c: char| c.is_whitespace() || "&|=<>!)".contains(c);
+    let query = query.split(ends).next().unwrap_or_default();
+    !query.contains("..") && !query.contains(['*', '?', ':', ','])
+}
+
 fn explain(text: &str, err: &Error) -> Problem {
     let hint = "a path looks like $.payload.items[0].price or $..price";
     match err {
@@ -81,4 +135,34 @@ fn explain(text: &str, err: &Error) -> Problem {
 fn wrong(text: &str, what: &str) -> Problem {
     let shown: String = text.chars().take(120).collect();
     Problem::new(Code::JsonpathInvalid, format!("JSONPath {shown:?} {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_could_take_long_is_refused_where_events_meet_it() {
+        let doubling = format!("$.payload{}", "[*,*]".repeat(24));
+        let again = ["$.payload.a[?$..b]", "$.payload[?$.payload[*]]", "$..[?count($[?@.a]) > 1]"];
+        for text in ["$..a..b", doubling.as_str()].into_iter().chain(again) {
+            let problem = JsonPath::parse_bounded(text).unwrap_err();
+            assert_eq!(problem.code(), Code::JsonpathInvalid, "{text}");
+            assert!(JsonPath::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn usual_paths_are_not() {
+        let usual = [
+            "$..price",
+            "$.payload.items[?@.id == $.payload.wanted].price",
+            "$.payload['a..b', 'c,d']['..']",
+            "$.payload.items[?@.name == '$..a' || @.tags[0] == \"it's\"]",
+            "$.payload['a','b','c','d','e','f','g','h']",
+        ];
+        for text in usual {
+            assert!(JsonPath::parse_bounded(text).is_ok(), "{text}");
+        }
+    }
 }
