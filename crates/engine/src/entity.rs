@@ -7,9 +7,11 @@
 //! ```
 //! Pure, but for the tenant's key that seals are made with.
 
+pub mod body;
 pub mod catalog;
 pub mod check;
 pub mod concept;
+pub mod find;
 pub mod payload;
 pub mod row;
 

@@ -49,5 +49,6 @@ pub use deliver::push::{Ack, Handling, Nack, Subscription};
 pub use engine::{DEFAULT_TENANT, Engine, Health, Options};
 pub use settings::{Limits, Settings};
 pub use tenant::{
-    AsOf, DeadLetterPage, GroupView, HistoryPage, Page, Paging, Query, Redrive, Settled, Tenant,
+    AsOf, Asking, DeadLetterPage, Found, GroupView, HistoryPage, Listing, Page, Paging, Query, Redrive,
+    Settled, Tenant,
 };

@@ -238,6 +238,14 @@ pub fn read_only(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
+/// A second connection to a state that its owner has open: sees what was committed, changes nothing.
+pub fn read_beside(path: &Path) -> Result<Connection> {
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    db.busy_timeout(Duration::from_secs(5))?;
+    db.set_prepared_statement_cache_capacity(32);
+    Ok(db)
+}
+
 /// What a state says of itself to somebody who does not open it.
 pub struct Peek {
     pub applied: Head,

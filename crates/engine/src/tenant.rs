@@ -28,7 +28,7 @@ use model::event::Event;
 use model::{Code, Position, Problem};
 use tokio::sync::watch;
 
-pub use entity::{HistoryPage, Moment as AsOf, Paging};
+pub use entity::{Asking, Found, HistoryPage, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
 pub use open::{Home, Opening};
@@ -108,6 +108,8 @@ pub(crate) struct Inner {
     upkeep: Upkeep,
     /// What is declared, as of the newest commit that was handed on.
     catalog: RwLock<Arc<Catalog>>,
+    /// Idle connections that read rows beside the writer.
+    row_readers: entity::RowReaders,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
 }
 

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::{Result, State};
 use crate::apply::Place;
 use crate::entity::catalog::Entry;
+use crate::entity::find::{indexed, quoted};
 use crate::entity::{Catalog, Row};
 
 /// The columns of a row, in the order [`row_of`] reads them.
@@ -69,6 +70,45 @@ impl State {
         }
         self.open_rows += applied.set.len() + applied.removed.len() + 1;
         self.catalog = Arc::new(self.catalog.after(place.position, applied));
+        self.index()
+    }
+
+    /// Makes the indexes that declared queries and unique fields want, and drops those nobody wants any more. They are
+    /// no part of what the state says.
+    fn index(&mut self) -> Result<()> {
+        let mut wanted: BTreeMap<String, String> = BTreeMap::new();
+        let mut want = |concept: &str, fields: &[String]| {
+            if fields.is_empty() {
+                return;
+            }
+            let columns = fields.iter().map(|at| format!("json_extract(fields, {})", json_path(at)));
+            let columns = columns.collect::<Vec<_>>().join(", ");
+            let on = format!("entity ({columns}, id, space) WHERE concept = {}", quoted(concept));
+            let hash =
+                model::id::hex(&model::json::canonical_hash([serde_json::json!(on).to_string().as_str()]));
+            wanted.insert(format!("entity_by_{}", &hash[..16]), on);
+        };
+        for concept in self.catalog.concepts() {
+            concept.unique.iter().for_each(|at| want(concept.id(), std::slice::from_ref(at)));
+        }
+        for (_, entry) in self.catalog.entries() {
+            if let Definition::Query(query) = entry.definition.as_ref()
+                && let Ok(concept) = self.catalog.concept(&query.concept)
+            {
+                want(concept.id(), &indexed(query));
+            }
+        }
+        let mut read = self
+            .db
+            .prepare("SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE 'entity_by_%'")?;
+        let there = read.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+        drop(read);
+        for name in there.iter().filter(|name| !wanted.contains_key(*name)) {
+            self.db.execute_batch(&format!("DROP INDEX {name}"))?;
+        }
+        for (name, on) in wanted.iter().filter(|(name, _)| !there.contains(name)) {
+            self.db.execute_batch(&format!("CREATE INDEX {name} ON {on}"))?;
+        }
         Ok(())
     }
 
@@ -125,11 +165,12 @@ impl State {
     pub fn holder(&self, row: &Row, pointer: &str, value: &serde_json::Value) -> Result<Option<String>> {
         let path = json_path(pointer);
         let mut read = self.db.prepare_cached(&format!(
-            "SELECT id FROM entity WHERE concept = ?1 AND space = ?2 AND id <> ?3
-             AND json_extract(fields, {path}) = json_extract(?4, '$[0]') LIMIT 1"
+            "SELECT id FROM entity WHERE concept = {} AND space = ?1 AND id <> ?2
+             AND json_extract(fields, {path}) = json_extract(?3, '$[0]') LIMIT 1",
+            quoted(&row.concept)
         ))?;
         let value = serde_json::Value::Array(vec![value.clone()]).to_string();
-        Ok(read.query_row(params![row.concept, row.space, row.id, value], |row| row.get(0)).optional()?)
+        Ok(read.query_row(params![row.space, row.id, value], |row| row.get(0)).optional()?)
     }
 
     /// Visits every row of a concept in order.

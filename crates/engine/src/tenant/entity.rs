@@ -1,11 +1,14 @@
 //! Writes and reads of rows, on the caller's side: who writes, where, with which secrets; then the writer is asked.
 
 mod history;
+mod query;
 
 use model::definition::Scope;
 use model::{Code, Position, Problem};
 
 pub use history::{HistoryPage, Moment, Paging};
+pub(super) use query::RowReaders;
+pub use query::{Asking, Found, Listing};
 
 use super::Tenant;
 use super::publish::unexpected;

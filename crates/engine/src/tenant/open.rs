@@ -79,6 +79,7 @@ impl Tenant {
             closed_at: (opened.clean || head == 0).then_some(head),
             upkeep: Upkeep::default(),
             catalog: RwLock::new(writer.state.catalog.clone()),
+            row_readers: Mutex::default(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };
@@ -188,6 +189,7 @@ impl Tenant {
         note_origin(writer.ledger.as_ref(), &writer.state)?;
         writer.state.checkpoint().map_err(|fault| broken(fault.into()))?;
         lock(&self.0.readers).clear();
+        lock(&self.0.row_readers).clear();
         self.0.seen.send_replace(self.head());
         Ok(())
     }

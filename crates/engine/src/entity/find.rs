@@ -1,0 +1,324 @@
+//! Finding rows: which of them a filter wants, what of it an index can answer, and in which order they come.
+//!
+//! ```text
+//!  payload.status == args.status   an equality of a field with something known: SQLite, by an index of declared queries
+//!  everything, that included       tested row by row as an expression; an error there is a no (contracts §14)
+//! ```
+
+use std::sync::Arc;
+
+use lang::expr::{Expr, Scope, Val};
+use model::definition::{Query, ShapeField, Sort};
+use model::{Code, Problem, Timestamp};
+use rusqlite::types::Value as Sql;
+use serde_json::{Map, Value};
+
+use super::{Catalog, Concept, Row, token};
+use crate::state::entity::{COLUMNS, json_path};
+
+/// What a filter, a sort and a shape may name.
+const ROOTS: Scope<'static> = Scope {
+    roots: &[
+        "payload",
+        "fields",
+        "id",
+        "concept",
+        "type",
+        "createdAt",
+        "createdBy",
+        "updatedAt",
+        "space",
+        "version",
+        "args",
+        "actor",
+        "now",
+    ],
+    shorthands: &[],
+    concepts: &[],
+    late: false,
+};
+
+/// Who asks, when, and with which arguments.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub args: Value,
+    pub actor: String,
+    pub now: Timestamp,
+}
+
+/// A search over the rows of a concept, made ready.
+pub struct Find {
+    pub concept: Arc<Concept>,
+    pub space: Option<String>,
+    tests: Vec<Expr>,
+    /// Fields whose value is known.
+    equal: Vec<(String, Value)>,
+    sort: Vec<String>,
+    pub sorted: bool,
+    asked: Asked,
+}
+
+/// SQL and its parameters.
+pub struct Statement {
+    pub sql: String,
+    pub params: Vec<Sql>,
+}
+
+impl Find {
+    /// Rows of a concept that one expression wants.
+    pub fn all(concept: Arc<Concept>, filter: Option<&str>, asked: Asked) -> Result<Find, Problem> {
+        let tests: Vec<&str> = filter.into_iter().collect();
+        Find::new(concept, &tests, &[], asked)
+    }
+
+    /// What a declared query asks for with these arguments.
+    pub fn query(catalog: &Catalog, query: &Query, asked: Asked) -> Result<Find, Problem> {
+        let concept = catalog.concept(&query.concept)?.clone();
+        let mut tests = Vec::new();
+        for conjunct in &query.filter {
+            let holds = match &conjunct.when {
+                Some(when) => given(&when.0, &asked)?,
+                None => true,
+            };
+            if holds {
+                tests.push(conjunct.test.0.as_str());
+            }
+        }
+        Find::new(concept, &tests, &query.sort, asked)
+    }
+
+    fn new(concept: Arc<Concept>, tests: &[&str], sort: &[Sort], asked: Asked) -> Result<Find, Problem> {
+        let known = |text: &&str| equality(text).and_then(|(at, side)| Some((at, side.value(&asked)?)));
+        let equal = tests.iter().flat_map(|text| parts(text)).filter_map(|text| known(&text)).collect();
+        let tests = tests.iter().map(|text| Expr::compile(text, &ROOTS)).collect::<Result<_, _>>()?;
+        let order = sort.iter().map(order).collect::<Result<Vec<_>, _>>()?;
+        Ok(Find { concept, space: None, tests, equal, sorted: !order.is_empty(), sort: order, asked })
+    }
+
+    pub fn wants(&self, row: &Row) -> bool {
+        with_roots(row, &self.asked, |roots| self.tests.iter().all(|test| test.test(roots).unwrap_or(false)))
+    }
+
+    /// The row as a shape shows it.
+    pub fn shaped(&self, fields: &[(String, Expr)], row: &Row) -> Result<Value, Problem> {
+        with_roots(row, &self.asked, |roots| {
+            let value = |(name, value): &(String, Expr)| Ok((name.clone(), value.eval(roots)?.to_json()?));
+            Ok(Value::Object(fields.iter().map(value).collect::<Result<Map<_, _>, Problem>>()?))
+        })
+    }
+
+    /// Candidates in order, after `from` (the last id and space seen) or, when sorted, without the first `skip`.
+    pub fn statement(&self, from: Option<(&str, &str)>, skip: u64) -> Statement {
+        let mut sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = {}", quoted(self.concept.id()));
+        let mut params = Vec::new();
+        let mut bind = |value: Sql| {
+            params.push(value);
+            format!("?{}", params.len())
+        };
+        for (pointer, value) in &self.equal {
+            let value = bind(sql_value(value));
+            sql.push_str(&format!(" AND json_extract(fields, {}) = {value}", json_path(pointer)));
+        }
+        if let Some(space) = &self.space {
+            sql.push_str(&format!(" AND space = {}", bind(Sql::Text(space.clone()))));
+        }
+        if let Some((id, space)) = from {
+            let (id, space) = (bind(Sql::Text(id.to_owned())), bind(Sql::Text(space.to_owned())));
+            sql.push_str(&format!(" AND (id, space) > ({id}, {space})"));
+        }
+        let order: Vec<&str> = self.sort.iter().map(String::as_str).chain(["id", "space"]).collect();
+        sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+        if skip > 0 {
+            sql.push_str(&format!(" LIMIT -1 OFFSET {skip}"));
+        }
+        Statement { sql, params }
+    }
+}
+
+/// The expressions of a shape, ready.
+pub fn shape(fields: &[ShapeField]) -> Result<Vec<(String, Expr)>, Problem> {
+    let one = |field: &ShapeField| Ok((field.name.clone(), Expr::compile(&field.value.0, &ROOTS)?));
+    fields.iter().map(one).collect()
+}
+
+/// Fields that a query compares with something known: what its index is over.
+pub fn indexed(query: &Query) -> Vec<String> {
+    let tests = query.filter.iter().filter(|conjunct| conjunct.when.is_none());
+    let mut at: Vec<String> = tests
+        .flat_map(|conjunct| parts(&conjunct.test.0))
+        .filter_map(|text| Some(equality(text)?.0))
+        .collect();
+    at.sort();
+    at.dedup();
+    at
+}
+
+/// `when(args.x)`: whether the argument was given, or the expression is true.
+fn given(when: &str, asked: &Asked) -> Result<bool, Problem> {
+    let expr = Expr::compile(when, &Scope { roots: &["args", "actor", "now"], ..ROOTS })?;
+    let value = expr.eval(&[
+        Val::of(&asked.args),
+        Val::Text(asked.actor.as_str().into()),
+        Val::Timestamp(asked.now.nanos()),
+    ])?;
+    Ok(!matches!(value.to_json()?, Value::Null | Value::Bool(false)))
+}
+
+fn with_roots<T>(row: &Row, asked: &Asked, run: impl FnOnce(&[Val<'_>]) -> T) -> T {
+    let text = |text: &'static str| Val::Text(text.into());
+    let (created, updated) = (row.created_at.to_string(), row.updated_at.to_string());
+    run(&[
+        Val::Object(&row.fields),
+        Val::Object(&row.fields),
+        Val::Text(row.id.as_str().into()),
+        Val::Text(row.concept.as_str().into()),
+        text("object"),
+        Val::Text(created.as_str().into()),
+        Val::Text(row.created_by.as_str().into()),
+        Val::Text(updated.as_str().into()),
+        Val::Text(row.space.as_str().into()),
+        Val::int(row.version as i64),
+        Val::of(&asked.args),
+        Val::Text(asked.actor.as_str().into()),
+        Val::Timestamp(asked.now.nanos()),
+    ])
+}
+
+/// The other side of an equality, as far as it can be known without a row.
+enum Side<'a> {
+    Arg(&'a str),
+    Actor,
+    Literal(Value),
+}
+
+impl Side<'_> {
+    /// Only what an index finds exactly: a missing field equals `""`, and that is no value in an index.
+    fn value(&self, asked: &Asked) -> Option<Value> {
+        let value = match self {
+            Side::Arg(name) => asked.args.get(name).cloned()?,
+            Side::Actor => asked.actor.clone().into(),
+            Side::Literal(value) => value.clone(),
+        };
+        match &value {
+            Value::String(text) if !text.is_empty() => Some(value),
+            Value::Number(_) | Value::Bool(_) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// The parts of `a && b && c`; an expression with an `||` or `?` is one part.
+fn parts(text: &str) -> Vec<&str> {
+    let whole = text.contains("||") || text.contains('?') || text.contains('(') || text.contains('{');
+    if whole || text.matches('"').count() % 2 == 1 || text.contains('\\') {
+        return vec![text];
+    }
+    let (mut parts, mut begin, mut inside) = (Vec::new(), 0, None);
+    let bytes = text.as_bytes();
+    for (i, byte) in bytes.iter().enumerate() {
+        match (byte, inside) {
+            (b'"' | b'\'', None) => inside = Some(*byte),
+            (byte, Some(quote)) if *byte == quote => inside = None,
+            (b'&', None) if bytes.get(i + 1) == Some(&b'&') => {
+                parts.push(text[begin..i].trim());
+                begin = i + 2;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[begin..].trim());
+    parts
+}
+
+/// Reads `payload.<path> == <something known>`, and nothing more complicated than that.
+fn equality(text: &str) -> Option<(String, Side<'_>)> {
+    let (left, right) = text.split_once("==")?;
+    let path = left.trim().strip_prefix("payload.").or_else(|| left.trim().strip_prefix("fields."))?;
+    let word = |text: &str| {
+        let mut chars = text.chars();
+        chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+            && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    if !path.split('.').all(word) {
+        return None;
+    }
+    let pointer: String = path.split('.').map(|step| format!("/{}", token(step))).collect();
+    let right = right.trim();
+    let side = match right.strip_prefix("args.") {
+        Some(name) if word(name) => Side::Arg(name),
+        Some(_) => return None,
+        None if right == "actor" => Side::Actor,
+        None => Side::Literal(literal(right)?),
+    };
+    Some((pointer, side))
+}
+
+fn literal(text: &str) -> Option<Value> {
+    let inner = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+    match inner {
+        Some(inner) if !inner.contains(['\'', '\\']) => Some(inner.into()),
+        Some(_) => None,
+        None => {
+            serde_json::from_str(text).ok().filter(|value: &Value| !value.is_object() && !value.is_array())
+        }
+    }
+}
+
+fn order(sort: &Sort) -> Result<String, Problem> {
+    let field = match sort.field.as_str() {
+        "id" => "id".to_owned(),
+        "createdAt" => "created_at".to_owned(),
+        "updatedAt" => "updated_at".to_owned(),
+        "createdBy" => "created_by".to_owned(),
+        "space" => "space".to_owned(),
+        path => {
+            let path = path.strip_prefix("payload.").unwrap_or(path);
+            let pointer: String = path.split('.').map(|step| format!("/{}", token(step))).collect();
+            if path.contains(['"', '\'']) {
+                let detail = format!("a query cannot be sorted by {path:?}");
+                return Err(Problem::new(Code::DefinitionInvalid, detail));
+            }
+            format!("json_extract(fields, {})", json_path(&pointer))
+        }
+    };
+    Ok(format!("{field}{}", if sort.descending { " DESC" } else { "" }))
+}
+
+/// A text as an SQL literal; an index over the rows of one concept is only found by a literal.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn sql_value(value: &Value) -> Sql {
+    match value {
+        Value::Bool(yes) => Sql::Integer((*yes).into()),
+        Value::Number(number) => {
+            number.as_i64().map_or_else(|| Sql::Real(number.as_f64().unwrap_or(0.0)), Sql::Integer)
+        }
+        Value::String(text) => Sql::Text(text.clone()),
+        _ => Sql::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_equalities_are_left_to_an_index() {
+        let found =
+            |text: &str| parts(text).into_iter().filter_map(equality).map(|(at, _)| at).collect::<Vec<_>>();
+        assert_eq!(found(r#"payload.a == "x" && payload.b.c == args.n"#), ["/a", "/b/c"]);
+        assert_eq!(found(r#"payload.a == 'x' && payload.n > 1"#), ["/a"]);
+        for other in [
+            r#"payload.a == "x" || payload.b == 1"#,
+            "payload.a == payload.b",
+            "payload.a == args.x + 1",
+            "payload.a != 1",
+            "(payload.a == 1)",
+            r#"payload.a == "x && payload.b == 1"#,
+        ] {
+            assert_eq!(found(other), Vec::<String>::new(), "{other}");
+        }
+    }
+}

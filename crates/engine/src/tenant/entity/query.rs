@@ -1,0 +1,248 @@
+//! Asking for rows: lists, declared queries and mutations. Read on connections of their own, so that a long search holds
+//! nobody's write up.
+
+use std::sync::Arc;
+
+use lang::expr::{Expr, Scope, Val};
+use model::definition::{self, AsOf, Field, Write as Kind};
+use model::{Code, Problem};
+use rusqlite::{Connection, params_from_iter};
+use serde_json::{Map, Value, json};
+
+use super::{broken, may_see};
+use crate::admit::Caller;
+use crate::deliver::lock;
+use crate::entity::check::{Fill, check};
+use crate::entity::find::{Asked, Find, shape};
+use crate::entity::{Action, Catalog, Concept, Provenance, Row, Write, Written};
+use crate::state::entity::row_of;
+use crate::state::{Fault, read_beside};
+use crate::tenant::Tenant;
+
+/// Rows that a list looks at before it answers with what it has and a cursor.
+const SCAN_MAX: u64 = 100_000;
+
+/// Which rows of a concept to list.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    pub space: Option<String>,
+    pub filter: Option<String>,
+    pub limit: usize,
+    pub cursor: Option<String>,
+}
+
+/// What a query came to.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub rows: Vec<Value>,
+    pub count: Option<u64>,
+    pub next: Option<String>,
+    /// How SQLite goes about it, when asked.
+    pub plan: Option<Vec<String>>,
+}
+
+impl Found {
+    /// As contracts §10 answers a query.
+    pub fn to_json(&self) -> Value {
+        let mut answer = match self.count {
+            Some(count) => json!({ "count": count }),
+            None => json!({ "rows": self.rows }),
+        };
+        if let Some(next) = &self.next {
+            answer["next"] = next.clone().into();
+        }
+        if let Some(plan) = &self.plan {
+            answer["plan"] = json!(plan);
+        }
+        answer
+    }
+}
+
+/// How a query is to be answered.
+#[derive(Clone, Debug, Default)]
+pub struct Asking {
+    pub args: Map<String, Value>,
+    pub space: Option<String>,
+    pub limit: Option<usize>,
+    pub cursor: Option<String>,
+    pub explain: bool,
+}
+
+impl Tenant {
+    /// Rows of a concept by id. May hold fewer than `limit` while there is a `next`.
+    pub fn entities(&self, caller: &Caller, concept: &str, listing: &Listing) -> Result<Found, Problem> {
+        let catalog = self.catalog();
+        let concept = catalog.concept(concept)?.clone();
+        let asked = Asked { args: Value::Null, actor: caller.actor.clone(), now: self.moment().now };
+        let mut find = Find::all(concept, listing.filter.as_deref(), asked)?;
+        find.space.clone_from(&listing.space);
+        let page = Page { limit: listing.limit, cursor: listing.cursor.as_deref(), scan_max: SCAN_MAX };
+        let (rows, next) = self.with_rows(|db| collect(db, caller, &find, &page))?;
+        Ok(Found { rows: rows.iter().map(Row::to_json).collect(), next, ..Found::default() })
+    }
+
+    /// Runs a declared query.
+    pub fn query(&self, caller: &Caller, name: &str, asking: &Asking) -> Result<Found, Problem> {
+        let catalog = self.catalog();
+        let query = catalog.query(name)?;
+        if let Some(AsOf::Expr(at)) = &query.as_of {
+            let detail = format!(
+                "query \"{name}\" reads the past (asOf {}), which is answered by row only so far",
+                at.0
+            );
+            return Err(Problem::new(Code::RequestInvalid, detail).hint("read one row with ?as_of="));
+        }
+        let args = check_args(name, &query.args, asking.args.clone())?;
+        let asked = Asked { args: Value::Object(args), actor: caller.actor.clone(), now: self.moment().now };
+        let mut find = Find::query(&catalog, query, asked)?;
+        find.space.clone_from(&asking.space);
+        let limit = asking.limit.or(query.paginate.map(|n| n as usize)).unwrap_or(1_000);
+        let limit = if query.count { usize::MAX } else { limit };
+        let page = Page { limit, cursor: asking.cursor.as_deref(), scan_max: u64::MAX };
+        let (rows, next, plan) = self.with_rows(|db| {
+            let (rows, next) = collect(db, caller, &find, &page)?;
+            Ok((rows, next, asking.explain.then(|| explain(db, &find)).transpose()?))
+        })?;
+        if query.count {
+            return Ok(Found { count: Some(rows.len() as u64), plan, ..Found::default() });
+        }
+        let rows = match query.shape.as_deref().and_then(|name| catalog.shape(name)) {
+            None => rows.iter().map(Row::to_json).collect(),
+            Some(declared) => {
+                let fields = shape(&declared.fields)?;
+                rows.iter().map(|row| find.shaped(&fields, row)).collect::<Result<_, _>>()?
+            }
+        };
+        Ok(Found { rows, count: None, next, plan })
+    }
+
+    /// Runs a declared mutation: one write of one row.
+    pub async fn mutate(
+        &self,
+        caller: &Caller,
+        name: &str,
+        args: Map<String, Value>,
+        space: Option<&str>,
+    ) -> Result<Written, Problem> {
+        let write = mutation(&self.catalog(), caller, name, args, self.moment().now)?;
+        let write = Write { space: space.unwrap_or_default().to_owned(), ..write };
+        self.write(caller, write).await
+    }
+
+    /// A look at the committed rows, everything answered so far among them.
+    fn with_rows<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Problem>) -> Result<T, Problem> {
+        let Some(dir) = self.dir() else { return self.with_writer(|writer| read(&writer.state.db)) };
+        self.with_writer(|writer| match writer.state.is_open() {
+            true => writer.settle().map_err(|crate::writer::Fatal(problem)| problem),
+            false => Ok(()),
+        })?;
+        let shelved = lock(&self.0.row_readers).pop();
+        let db = match shelved {
+            Some(db) => db,
+            None => read_beside(&dir.join("state.db")).map_err(broken)?,
+        };
+        let result = read(&db);
+        let mut shelf = lock(&self.0.row_readers);
+        if shelf.len() < 4 {
+            shelf.push(db);
+        }
+        result
+    }
+}
+
+struct Page<'a> {
+    limit: usize,
+    cursor: Option<&'a str>,
+    scan_max: u64,
+}
+
+/// Rows that are wanted and may be seen; where to go on when there may be more.
+fn collect(
+    db: &Connection,
+    caller: &Caller,
+    find: &Find,
+    page: &Page<'_>,
+) -> Result<(Vec<Row>, Option<String>), Problem> {
+    let wrong = || Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out");
+    let fault = |err: rusqlite::Error| broken(Fault(err));
+    let (mut skip, mut from): (u64, Option<(String, String)>) = (0, None);
+    match page.cursor {
+        Some(cursor) if find.sorted => skip = cursor.parse().map_err(|_| wrong())?,
+        Some(cursor) => from = Some(serde_json::from_str(cursor).map_err(|_| wrong())?),
+        None => {}
+    }
+    let from = from.as_ref().map(|(id, space)| (id.as_str(), space.as_str()));
+    let statement = find.statement(from, skip);
+    let mut read = db.prepare_cached(&statement.sql).map_err(fault)?;
+    let mut found = read.query(params_from_iter(statement.params)).map_err(fault)?;
+    let (mut rows, mut last, mut scanned) = (Vec::new(), None, 0);
+    while let Some(row) = found.next().map_err(fault)? {
+        if rows.len() >= page.limit || scanned >= page.scan_max {
+            let next = if find.sorted { (skip + scanned).to_string() } else { json!(last).to_string() };
+            return Ok((rows, Some(next)));
+        }
+        let row = row_of(row).map_err(fault)?;
+        scanned += 1;
+        last = Some((row.id.clone(), row.space.clone()));
+        if may_see(caller, &find.concept, &row) && find.wants(&row) {
+            rows.push(row);
+        }
+    }
+    Ok((rows, None))
+}
+
+fn explain(db: &Connection, find: &Find) -> Result<Vec<String>, Problem> {
+    let fault = |err: rusqlite::Error| broken(Fault(err));
+    let statement = find.statement(None, 0);
+    let mut read = db.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.sql)).map_err(fault)?;
+    let lines =
+        read.query_map(params_from_iter(statement.params), |row| row.get::<_, String>(3)).map_err(fault)?;
+    lines.collect::<Result<_, _>>().map_err(fault)
+}
+
+/// Arguments as they are declared: types, defaults, and nothing else.
+fn check_args(name: &str, args: &[Field], given: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    let declared = definition::Concept { id: name.to_owned(), fields: args.to_vec(), ..Default::default() };
+    check(&Concept::new(declared)?, given, Fill::All).map_err(|problem| problem.within("/args"))
+}
+
+/// The write that a mutation makes of its arguments.
+fn mutation(
+    catalog: &Arc<Catalog>,
+    caller: &Caller,
+    name: &str,
+    args: Map<String, Value>,
+    now: model::Timestamp,
+) -> Result<Write, Problem> {
+    let mutation = catalog.mutation(name)?;
+    let args = check_args(name, &mutation.args, args)?;
+    let all = Value::Object(args.clone());
+    let scope = Scope { roots: &["args", "actor", "now"], shorthands: &[], concepts: &[], late: false };
+    let eval = |expr: &definition::Expr| -> Result<Value, Problem> {
+        let expr = Expr::compile(&expr.0, &scope)?;
+        let roots = [Val::of(&all), Val::Text(caller.actor.as_str().into()), Val::Timestamp(now.nanos())];
+        expr.eval(&roots)?.to_json()
+    };
+    let id = match &mutation.id {
+        Some(id) => Some(eval(id)?),
+        None => args.get("id").filter(|_| !mutation.accept.iter().any(|name| name == "id")).cloned(),
+    };
+    let id = id.filter(|id| !id.is_null()).map(|id| id.as_str().map_or(id.to_string(), str::to_owned));
+    let mut fields: Map<String, Value> =
+        mutation.accept.iter().filter_map(|name| Some((name.clone(), args.get(name)?.clone()))).collect();
+    let told = fields.keys().cloned().collect();
+    for (name, value) in &mutation.stamp {
+        fields.insert(name.clone(), eval(value)?);
+    }
+    let action = match mutation.write {
+        Kind::Insert => Action::Insert { fields, told },
+        Kind::Update => Action::Patch(fields),
+        Kind::Upsert => Action::Upsert(fields),
+        Kind::Delete => Action::Delete,
+    };
+    let provenance = Provenance::mutation(name);
+    Ok(Write { provenance, ..Write::of(&mutation.concept, id.as_deref(), action) })
+}
+
+/// Idle connections to a tenant's rows.
+pub type RowReaders = std::sync::Mutex<Vec<Connection>>;
