@@ -8,8 +8,8 @@ use model::{Code, Problem};
 
 use crate::bench;
 use crate::commands::{
-    backup, check, completions, db, dead_letters, doctor, drain, erase, events, export, fmt, groups, import,
-    init, publish, replay, restore, salvage, schema, serve, tail, r#try, verify,
+    apply, backup, check, completions, db, dead_letters, doctor, drain, entity, erase, events, export, fmt,
+    groups, import, init, publish, query, replay, restore, salvage, schema, serve, tail, r#try, verify,
 };
 use crate::config::edits;
 
@@ -58,6 +58,11 @@ pub enum Command {
     Tail(tail::Args),
     Events(events::Args),
     Groups(groups::Args),
+    Plan(apply::PlanArgs),
+    Apply(apply::Args),
+    Entity(entity::Args),
+    Query(query::QueryArgs),
+    Mutate(query::MutateArgs),
     DeadLetters(dead_letters::Args),
     Replay(replay::Args),
     Drain(drain::Args),

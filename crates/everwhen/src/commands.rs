@@ -4,6 +4,7 @@ use crate::cli::Command;
 use crate::output::Stop;
 use crate::session::Session;
 
+pub mod apply;
 pub mod backup;
 pub mod check;
 pub mod completions;
@@ -11,6 +12,7 @@ pub mod db;
 pub mod dead_letters;
 pub mod doctor;
 pub mod drain;
+pub mod entity;
 pub mod erase;
 pub mod events;
 pub mod export;
@@ -19,6 +21,7 @@ pub mod groups;
 pub mod import;
 pub mod init;
 pub mod publish;
+pub mod query;
 pub mod replay;
 pub mod restore;
 pub mod salvage;
@@ -53,6 +56,11 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Publish(args) => publish::run(args, session).await,
         Command::Tail(args) => tail::run(args, session).await,
         Command::Events(args) => events::run(args, session).await,
+        Command::Plan(args) => apply::plan(args, session).await,
+        Command::Apply(args) => apply::run(args, session).await,
+        Command::Entity(args) => entity::run(args, session).await,
+        Command::Query(args) => query::run(args, session).await,
+        Command::Mutate(args) => query::mutate(args, session).await,
         Command::Groups(args) => groups::run(args, session).await,
         Command::DeadLetters(args) => dead_letters::run(args, session).await,
         Command::Replay(args) => replay::run(args, session).await,

@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::held::Holder;
 use crate::session::{Place, Session};
 
+pub mod entities;
 pub mod events;
 pub mod groups;
 pub mod host;

@@ -25,6 +25,8 @@ mod aside;
 mod body;
 mod caller;
 mod connection;
+mod declared;
+mod entities;
 mod events;
 mod groups;
 mod guard;
@@ -127,6 +129,19 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/groups/{name}/resume", post(groups::resume))
         .route("/v1/groups/{name}/dead-letters", get(groups::dead_letters))
         .route("/v1/groups/{name}/dead-letters/redrive", post(groups::redrive))
+        .route("/v1/entities/{concept}", get(entities::list).post(entities::insert))
+        .route("/v1/entities/{concept}/import", post(entities::import::import))
+        .route(
+            "/v1/entities/{concept}/{id}",
+            get(entities::get).put(entities::put).patch(entities::patch).delete(entities::delete),
+        )
+        .route("/v1/entities/{concept}/{id}/history", get(entities::history))
+        .route("/v1/concepts", get(declared::concepts))
+        .route("/v1/concepts/{id}", get(declared::concept))
+        .route("/v1/queries/{name}", post(declared::query))
+        .route("/v1/mutations/{name}", post(declared::mutate))
+        .route("/v1/plan", post(declared::plan))
+        .route("/v1/apply", post(declared::apply))
         .route("/v1/erase", post(maintain::erase))
         .route("/v1/backup", post(maintain::backup))
         .route("/v1/verify", get(maintain::verify))

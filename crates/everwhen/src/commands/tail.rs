@@ -42,6 +42,20 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     }
 }
 
+/// Changes of the rows of a concept as they come, or of one row.
+pub async fn changes(concept: &str, id: Option<&str>, session: &Session) -> Result<(), Stop> {
+    // A bare name may belong to any domain.
+    let concept = if concept.contains(':') { concept.to_owned() } else { format!("*:{concept}") };
+    let filter = id.map(|id| format!("event.subject.id == {}", serde_json::Value::from(id)));
+    let finding = Finding {
+        topic: Some(format!("graph.node.*.{concept}")),
+        filter,
+        limit: 1_000,
+        ..Finding::default()
+    };
+    follow(&finding, session).await
+}
+
 async fn follow(finding: &Finding, session: &Session) -> Result<(), Stop> {
     let reach = Reach::or_create(session).await?;
     let mut follower = reach.follow(finding).await?;

@@ -7,6 +7,7 @@ mod bus;
 mod check;
 mod config;
 mod drain;
+mod entities;
 mod events;
 mod exits;
 mod groups;

@@ -5,6 +5,7 @@
 
 mod client;
 mod corners;
+mod entities;
 mod events;
 mod groups;
 mod harness;

@@ -1,0 +1,91 @@
+//! `everwhen plan` and `everwhen apply`: a workspace's definitions against those in force.
+
+use std::path::PathBuf;
+
+use lang::declare::{Severity, check_workspace};
+use model::{Code, Problem};
+use serde_json::Value;
+
+use super::sources;
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::session::Session;
+
+/// Put a workspace's declarations into force, all in one commit
+///
+/// Sets what is new or changed, removes what this workspace no longer names, and leaves alone what others manage. A change
+/// that rows in the tenant do not fit is refused with their number.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen apply examples/cognition
+  everwhen apply . --workspace health --json")]
+pub struct Args {
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Show what apply would add, change and remove
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen plan examples/cognition
+  everwhen plan . --exit-code")]
+pub struct PlanArgs {
+    #[command(flatten)]
+    of: Of,
+    /// End with 1 when there are changes
+    #[arg(long)]
+    exit_code: bool,
+}
+
+#[derive(clap::Args)]
+struct Of {
+    /// Files, or folders of domains
+    #[arg(default_value = ".")]
+    paths: Vec<PathBuf>,
+    /// Who manages these definitions
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    workspace: String,
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let answer = send(&args.of, false, session).await?;
+    shown(&answer, session)
+}
+
+pub async fn plan(args: PlanArgs, session: &Session) -> Result<(), Stop> {
+    let answer = send(&args.of, true, session).await?;
+    shown(&answer, session)?;
+    let changes = ["added", "changed", "removed"].iter().any(|what| answer[*what] != serde_json::json!([]));
+    if args.exit_code && changes { Err(Stop::Code(1)) } else { Ok(()) }
+}
+
+/// Checks the files here, where carets can be drawn, and sends them where they shall be in force.
+async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> {
+    let sources = sources::read(&of.paths)?;
+    let checked = check_workspace(&sources.files);
+    let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    for finding in errors.clone() {
+        session.out.note(&finding.render(&sources.files[&finding.file]));
+    }
+    if checked.has_errors() {
+        let detail = format!("{} errors in the declarations, nothing was applied", errors.count());
+        return Err(Problem::new(Code::DefinitionInvalid, detail)
+            .hint("everwhen check shows them all")
+            .into());
+    }
+    let reach = Reach::or_create(session).await?;
+    Ok(reach.apply(&of.workspace, &sources.files, dry_run).await?)
+}
+
+fn shown(answer: &Value, session: &Session) -> Result<(), Stop> {
+    session.out.result(answer, || {
+        let mut lines = Vec::new();
+        for (mark, what) in [("+", "added"), ("~", "changed"), ("-", "removed")] {
+            let names = answer[what].as_array().into_iter().flatten().filter_map(Value::as_str);
+            lines.extend(names.map(|name| format!("{mark} {name}")));
+        }
+        if lines.is_empty() { "no changes".to_owned() } else { lines.join("\n") }
+    })
+}

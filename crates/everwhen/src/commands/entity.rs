@@ -1,0 +1,232 @@
+//! `everwhen entity`: rows of declared concepts, read, written, listed and looked back at.
+
+use clap::Subcommand;
+use engine::Listing;
+use model::{Code, Problem};
+use serde_json::Value;
+
+use super::{show, stdin, tail};
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::reach::entities::{At, How};
+use crate::session::Session;
+
+/// Rows of concepts: get, put, patch, rm, list, history, watch, import
+///
+/// A concept is named by its id (v1:health:system) or, when only one has it, by its name. Concepts are declared in .ew
+/// files and take effect with `everwhen apply`. Every change is an event graph.node.created|updated|deleted.<concept>.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen entity put v1:health:system api '{\"status\": \"ok\"}'
+  everwhen entity patch v1:health:system api '{\"status\": \"down\"}'
+  everwhen entity get v1:health:system api --as-of 12
+  everwhen entity list v1:health:system --filter 'payload.status == \"down\"' --json
+  everwhen entity history v1:health:system api
+  everwhen entity watch v1:health:system
+  everwhen entity import v1:health:system rows.ndjson")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// The row's space [default: events.default_space when writing, any when reading]
+    #[arg(long, global = true, value_name = "NAME")]
+    space: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// One row, now or as it was
+    Get {
+        concept: String,
+        id: String,
+        /// A position or an instant
+        #[arg(long, value_name = "POS|T")]
+        as_of: Option<String>,
+    },
+    /// The whole row, new or not
+    Put {
+        concept: String,
+        id: String,
+        /// The fields as JSON, @file, or - for stdin
+        fields: String,
+    },
+    /// Some fields of a row; null removes one
+    Patch {
+        concept: String,
+        id: String,
+        /// The fields as JSON, @file, or - for stdin
+        fields: String,
+    },
+    /// Delete a row; its history stays
+    Rm { concept: String, id: String },
+    /// All rows of a concept, or those that a filter wants
+    List {
+        concept: String,
+        /// An expression over payload.<field>, id, space, createdAt …
+        #[arg(long, value_name = "EXPR")]
+        filter: Option<String>,
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Every change of a row, oldest first
+    History { concept: String, id: String },
+    /// Changes as they happen
+    Watch { concept: String, id: Option<String> },
+    /// Rows from NDJSON: {"id": …, field: …} per line, each written whole
+    Import {
+        concept: String,
+        /// A file, or - for stdin
+        #[arg(default_value = "-")]
+        file: String,
+    },
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let space = args.space.as_deref();
+    if let What::Watch { concept, id } = args.what {
+        return tail::changes(&concept, id.as_deref(), session).await;
+    }
+    let reach = Reach::existing(session).await?;
+    match args.what {
+        What::Get { concept, id, as_of } => {
+            let at = At { concept: &concept, id: &id, space };
+            shown(session, &reach.entity(&at, as_of.as_deref()).await?)
+        }
+        What::Put { concept, id, fields } => {
+            let at = At { concept: &concept, id: &id, space };
+            shown(session, &reach.write_entity(&at, How::Put, &json(&fields)?).await?)
+        }
+        What::Patch { concept, id, fields } => {
+            let at = At { concept: &concept, id: &id, space };
+            shown(session, &reach.write_entity(&at, How::Patch, &json(&fields)?).await?)
+        }
+        What::Rm { concept, id } => {
+            reach.delete_entity(&At { concept: &concept, id: &id, space }).await?;
+            session.out.note(&format!("deleted {id}"));
+            Ok(())
+        }
+        What::List { concept, filter, limit } => {
+            let listing = Listing { space: args.space.clone(), filter, limit: 1_000, cursor: None };
+            list(&reach, &concept, listing, limit, session).await
+        }
+        What::History { concept, id } => {
+            history(&reach, &At { concept: &concept, id: &id, space }, session).await
+        }
+        What::Import { concept, file } => import(&reach, &concept, space, &file, session).await,
+        What::Watch { .. } => Ok(()),
+    }
+}
+
+/// JSON as an argument, `@file`, or `-` for stdin.
+pub fn json(text: &str) -> Result<Value, Problem> {
+    let bytes = match text.strip_prefix('@') {
+        Some(file) => stdin::read(file)?,
+        None if text == "-" => stdin::read("-")?,
+        None => text.as_bytes().to_vec(),
+    };
+    model::json::check(&bytes, engine::settings::DEPTH_MAX)?;
+    serde_json::from_slice(&bytes).map_err(|err| Problem::new(Code::JsonInvalid, err.to_string()))
+}
+
+/// A row: the document, or a line of what it is and one per field.
+pub fn shown(session: &Session, row: &Value) -> Result<(), Stop> {
+    session.out.result(row, || {
+        let unchanged = if row["changed"] == false { " (unchanged)" } else { "" };
+        let mut lines = vec![format!(
+            "{} {} in {} at version {}{unchanged}",
+            show::cell(&row["concept"]),
+            show::cell(&row["id"]),
+            show::cell(&row["space"]),
+            row["version"]
+        )];
+        let fields = row["fields"].as_object().into_iter().flatten();
+        lines.extend(fields.map(|(name, value)| format!("  {name}: {}", show::cell(value))));
+        lines.join("\n")
+    })
+}
+
+async fn list(
+    reach: &Reach,
+    concept: &str,
+    mut listing: Listing,
+    limit: Option<usize>,
+    session: &Session,
+) -> Result<(), Stop> {
+    let mut left = limit.unwrap_or(usize::MAX);
+    loop {
+        listing.limit = left.clamp(1, 1_000);
+        let (rows, next) = reach.entities(concept, &listing).await?;
+        for row in rows.iter().take(left) {
+            session.out.line(&match session.out.json {
+                true => row.to_string(),
+                false => format!("{}\t{}\t{}", show::cell(&row["id"]), row["version"], row["fields"]),
+            })?;
+        }
+        left = left.saturating_sub(rows.len());
+        listing.cursor = next;
+        if left == 0 || listing.cursor.is_none() {
+            return session.out.flush();
+        }
+    }
+}
+
+async fn history(reach: &Reach, at: &At<'_>, session: &Session) -> Result<(), Stop> {
+    let mut cursor = None;
+    loop {
+        let (changes, next) = reach.entity_history(at, cursor).await?;
+        for change in changes {
+            session.out.line(&match session.out.json {
+                true => change.to_string(),
+                false => format!(
+                    "{} {} {} by {} {}",
+                    change["position"],
+                    show::cell(&change["time"]),
+                    show::cell(&change["kind"]),
+                    show::cell(&change["actor"]),
+                    change["delta"]
+                ),
+            })?;
+        }
+        cursor = next;
+        if cursor.is_none() {
+            return session.out.flush();
+        }
+    }
+}
+
+/// Every line by itself; the ones refused are said with their number, and the command ends with 4.
+async fn import(
+    reach: &Reach,
+    concept: &str,
+    space: Option<&str>,
+    file: &str,
+    session: &Session,
+) -> Result<(), Stop> {
+    let mut lines = stdin::lines(file)?;
+    let (mut number, mut imported, mut unchanged, mut refused) = (0u64, 0u64, 0u64, 0u64);
+    while let Some(line) = lines.recv().await {
+        number += 1;
+        let text = String::from_utf8_lossy(&line).trim().to_owned();
+        if text.is_empty() {
+            continue;
+        }
+        let value = match json(&format!("{text} ")) {
+            Ok(value) => reach.import_entity(concept, space, value).await,
+            Err(problem) => Err(problem),
+        };
+        match value {
+            Ok(row) if row["changed"] == false => unchanged += 1,
+            Ok(_) => imported += 1,
+            Err(problem) if problem.code() == Code::ConceptNotFound => return Err(problem.into()),
+            Err(problem) => {
+                refused += 1;
+                session.out.say(&format!("line {number}: {}", problem.detail()));
+            }
+        }
+    }
+    let answer = serde_json::json!({ "imported": imported, "unchanged": unchanged, "refused": refused });
+    session
+        .out
+        .result(&answer, || format!("{imported} imported, {unchanged} unchanged, {refused} refused"))?;
+    if refused > 0 { Err(Stop::Code(4)) } else { Ok(()) }
+}

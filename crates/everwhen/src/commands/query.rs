@@ -1,0 +1,98 @@
+//! `everwhen query` and `everwhen mutate`: what is declared, run by name.
+
+use model::{Code, Problem};
+use serde_json::{Map, Value};
+
+use super::entity;
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::session::Session;
+
+/// Run a declared query
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen query systemsByStatus status=down
+  everwhen query systemsByStatus '{\"status\": \"down\"}' --json
+  everwhen query systemsByStatus status=down --explain")]
+pub struct QueryArgs {
+    name: String,
+    /// Arguments as name=value (JSON, or text) or one JSON object
+    args: Vec<String>,
+    /// Show how the rows are found
+    #[arg(long)]
+    explain: bool,
+}
+
+/// Run a declared mutation
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen mutate createSystem id=api owner=ann
+  everwhen mutate createSystem '{\"id\": \"api\"}' --json")]
+pub struct MutateArgs {
+    name: String,
+    /// Arguments as name=value (JSON, or text) or one JSON object
+    args: Vec<String>,
+    /// The row's space [default: events.default_space]
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+}
+
+pub async fn run(args: QueryArgs, session: &Session) -> Result<(), Stop> {
+    let reach = Reach::existing(session).await?;
+    let answer = reach.run_query(&args.name, arguments(&args.args)?, args.explain).await?;
+    if session.out.json {
+        session.out.line(&answer.to_string())?;
+        return session.out.flush();
+    }
+    if let Some(count) = answer.get("count") {
+        session.out.line(&count.to_string())?;
+    }
+    for row in answer["rows"].as_array().into_iter().flatten() {
+        session.out.line(&row.to_string())?;
+    }
+    for step in answer["plan"].as_array().into_iter().flatten() {
+        session.out.note(&format!("plan: {}", step.as_str().unwrap_or_default()));
+    }
+    session.out.flush()
+}
+
+pub async fn mutate(args: MutateArgs, session: &Session) -> Result<(), Stop> {
+    let reach = Reach::existing(session).await?;
+    let written = reach.mutate(&args.name, arguments(&args.args)?, args.space.as_deref()).await?;
+    entity::shown(session, &written)
+}
+
+/// `name=value` where the value is JSON if it reads as JSON and text otherwise; or one object with all of them.
+fn arguments(words: &[String]) -> Result<Map<String, Value>, Problem> {
+    if let [only] = words
+        && only.trim_start().starts_with('{')
+        && let Value::Object(args) = entity::json(only)?
+    {
+        return Ok(args);
+    }
+    let one = |word: &String| {
+        let (name, value) = word.split_once('=').ok_or_else(|| {
+            Problem::new(Code::UsageInvalid, format!("\"{word}\" is not name=value"))
+                .hint("write arguments as name=value, or all of them as one JSON object")
+        })?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        Ok((name.to_owned(), value))
+    };
+    words.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn arguments_are_json_where_they_can_be_and_text_otherwise() {
+        let words = ["n=1", "on=true", "name=ann", "list=[1]", "eq=a=b"].map(str::to_owned);
+        let read = Value::Object(arguments(&words).unwrap());
+        assert_eq!(read, json!({"n": 1, "on": true, "name": "ann", "list": [1], "eq": "a=b"}));
+        assert!(arguments(&["alone".to_owned()]).is_err());
+    }
+}

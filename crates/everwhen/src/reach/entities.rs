@@ -1,0 +1,245 @@
+//! Rows and what is declared about them, near or far.
+
+use std::collections::BTreeMap;
+
+use engine::entity::{Action, Provenance, Write, body as sent};
+use engine::{AsOf, Asking, Listing, Paging};
+use hyper::Method;
+use lang::declare::check_workspace;
+use model::{Code, Problem};
+use serde_json::{Map, Value, json};
+
+use super::{Local, Reach};
+use crate::client::{Sent, escape, query, read_json};
+
+/// Which row is meant.
+pub struct At<'a> {
+    pub concept: &'a str,
+    pub id: &'a str,
+    pub space: Option<&'a str>,
+}
+
+/// How a row is written from the command line.
+#[derive(Clone, Copy)]
+pub enum How {
+    Put,
+    Patch,
+}
+
+impl Reach {
+    pub async fn entity(&self, at: &At<'_>, as_of: Option<&str>) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                let row = match as_of {
+                    None => local.tenant.entity(&local.caller, at.concept, at.space, at.id)?,
+                    Some(text) => {
+                        let place = (at.concept, at.space, at.id);
+                        local.tenant.entity_as_of(&local.caller, place, AsOf::parse(text)?)?
+                    }
+                };
+                Ok(row.to_json())
+            }
+            Reach::Remote(client) => {
+                client.get(&format!("{}{}", path(at), query(&[("as_of", as_of), ("space", at.space)]))).await
+            }
+        }
+    }
+
+    /// Writes a row.
+    pub async fn write_entity(&self, at: &At<'_>, how: How, value: &Value) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => local.write(at, how, value.clone()).await,
+            Reach::Remote(client) => {
+                let method = match how {
+                    How::Put => Method::PUT,
+                    How::Patch => Method::PATCH,
+                };
+                let path = format!("{}{}", path(at), query(&[("space", at.space)]));
+                let body = Sent::Whole("application/json", value.to_string().into_bytes());
+                read_json(client.send(method, &path, body).await?).await
+            }
+        }
+    }
+
+    pub async fn delete_entity(&self, at: &At<'_>) -> Result<(), Problem> {
+        match self {
+            Reach::Local(local) => {
+                let write = Write {
+                    space: at.space.unwrap_or_default().to_owned(),
+                    provenance: Provenance::api("cli"),
+                    ..Write::of(at.concept, Some(at.id), Action::Delete)
+                };
+                local.tenant.write(&local.caller, write).await.map(drop)
+            }
+            Reach::Remote(client) => {
+                client.delete(&format!("{}{}", path(at), query(&[("space", at.space)]))).await
+            }
+        }
+    }
+
+    /// One page of rows; the cursor of the next.
+    pub async fn entities(
+        &self,
+        concept: &str,
+        listing: &Listing,
+    ) -> Result<(Vec<Value>, Option<String>), Problem> {
+        match self {
+            Reach::Local(local) => {
+                let found = local.tenant.entities(&local.caller, concept, listing)?;
+                Ok((found.rows, found.next))
+            }
+            Reach::Remote(client) => {
+                let limit = listing.limit.to_string();
+                let query = query(&[
+                    ("space", listing.space.as_deref()),
+                    ("filter", listing.filter.as_deref()),
+                    ("limit", Some(&limit)),
+                    ("cursor", listing.cursor.as_deref()),
+                ]);
+                let page: Value = client.get(&format!("/v1/entities/{}{query}", escape(concept))).await?;
+                Ok(page_of(page, "entities"))
+            }
+        }
+    }
+
+    /// One page of a row's changes; the cursor of the next.
+    pub async fn entity_history(
+        &self,
+        at: &At<'_>,
+        cursor: Option<String>,
+    ) -> Result<(Vec<Value>, Option<String>), Problem> {
+        match self {
+            Reach::Local(local) => {
+                let cursor = cursor.and_then(|cursor| cursor.parse().ok());
+                let paging = Paging { cursor, ..Paging::default() };
+                let place = (at.concept, at.space, at.id);
+                let page = local.tenant.entity_history(&local.caller, place, &paging)?;
+                Ok((page.changes, page.next.map(|next| next.to_string())))
+            }
+            Reach::Remote(client) => {
+                let query = query(&[("space", at.space), ("cursor", cursor.as_deref())]);
+                let page: Value = client.get(&format!("{}/history{query}", path(at))).await?;
+                Ok(page_of(page, "changes"))
+            }
+        }
+    }
+
+    /// Writes one line of an import.
+    pub async fn import_entity(
+        &self,
+        concept: &str,
+        space: Option<&str>,
+        value: Value,
+    ) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                let catalog = local.tenant.catalog();
+                let read = sent::read(catalog.concept(concept)?, value, true)?;
+                let write = Write {
+                    space: read.space.or(space.map(str::to_owned)).unwrap_or_default(),
+                    provenance: Provenance { kind: "import".to_owned(), ..Provenance::api("cli") },
+                    ..Write::of(concept, read.id.as_deref(), Action::Put(read.fields))
+                };
+                Ok(local.tenant.write(&local.caller, write).await?.to_json())
+            }
+            Reach::Remote(client) => {
+                let body = Sent::Whole("application/x-ndjson", format!("{value}\n").into_bytes());
+                let path = format!("/v1/entities/{}/import", escape(concept));
+                let answer: Value = read_json(client.send(Method::POST, &path, body).await?).await?;
+                match answer.get("error") {
+                    Some(error) => {
+                        Err(Problem::new(Code::EntityInvalid, error["message"].as_str().unwrap_or_default()))
+                    }
+                    None => Ok(answer),
+                }
+            }
+        }
+    }
+
+    pub async fn run_query(
+        &self,
+        name: &str,
+        args: Map<String, Value>,
+        explain: bool,
+    ) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                let asking = Asking { args, explain, ..Asking::default() };
+                Ok(local.tenant.query(&local.caller, name, &asking)?.to_json())
+            }
+            Reach::Remote(client) => {
+                let explain = explain.then_some("1");
+                let path = format!("/v1/queries/{}{}", escape(name), query(&[("explain", explain)]));
+                client.post(&path, &json!({ "args": args })).await
+            }
+        }
+    }
+
+    pub async fn mutate(
+        &self,
+        name: &str,
+        args: Map<String, Value>,
+        space: Option<&str>,
+    ) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => Ok(local.tenant.mutate(&local.caller, name, args, space).await?.to_json()),
+            Reach::Remote(client) => {
+                let path = format!("/v1/mutations/{}{}", escape(name), query(&[("space", space)]));
+                client.post(&path, &json!({ "args": args })).await
+            }
+        }
+    }
+
+    /// Applies a workspace, or says what that would do.
+    pub async fn apply(
+        &self,
+        workspace: &str,
+        files: &BTreeMap<String, String>,
+        dry_run: bool,
+    ) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                let definitions = check_workspace(files).definitions;
+                let plan = match dry_run {
+                    true => local.tenant.plan(workspace, definitions).await?,
+                    false => local.tenant.apply(workspace, definitions).await?,
+                };
+                Ok(plan.to_json())
+            }
+            Reach::Remote(client) => {
+                let path = if dry_run { "/v1/plan" } else { "/v1/apply" };
+                client.post(path, &json!({ "workspace": workspace, "files": files })).await
+            }
+        }
+    }
+}
+
+impl Local {
+    async fn write(&self, at: &At<'_>, how: How, value: Value) -> Result<Value, Problem> {
+        let catalog = self.tenant.catalog();
+        let read = sent::read(catalog.concept(at.concept)?, value, false)?;
+        let action = match how {
+            How::Put => Action::Put(read.fields),
+            How::Patch => Action::Patch(read.fields),
+        };
+        let write = Write {
+            space: at.space.unwrap_or_default().to_owned(),
+            provenance: Provenance::api("cli"),
+            ..Write::of(at.concept, Some(at.id), action)
+        };
+        Ok(self.tenant.write(&self.caller, write).await?.to_json())
+    }
+}
+
+fn path(at: &At<'_>) -> String {
+    format!("/v1/entities/{}/{}", escape(at.concept), escape(at.id))
+}
+
+fn page_of(mut page: Value, name: &str) -> (Vec<Value>, Option<String>) {
+    let next = page["next"].as_str().map(str::to_owned);
+    let rows = match page[name].take() {
+        Value::Array(rows) => rows,
+        _ => Vec::new(),
+    };
+    (rows, next)
+}

@@ -1,0 +1,60 @@
+//! Rows from the command line, near and through a server.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+const DOMAIN: &str = r#"
+concept system {
+  status enum("ok", "down")! @default("ok")
+  owner string
+}
+
+query system systemsByStatus {
+  args { status string! }
+  filter payload.status == args.status
+}
+
+mutation system createSystem {
+  args { id string!  owner string }
+  insert { accept { owner } }
+}
+"#;
+
+fn tour(place: &Place) {
+    place.write("health.ew", DOMAIN);
+    place.run(&["plan", "health.ew", "--exit-code"]).exits(1);
+    let applied = place.json(&["apply", "health.ew"]);
+    assert_eq!(applied["added"].as_array().unwrap().len(), 3, "{applied}");
+    assert!(place.run(&["plan", "health.ew", "--exit-code"]).ok().out.contains("no changes"));
+    let made = place.json(&["entity", "put", "system", "api", r#"{"owner":"ann"}"#]);
+    assert_eq!(made["fields"], json!({"owner": "ann", "status": "ok"}));
+    let down = place.json(&["entity", "patch", "system", "api", r#"{"status":"down"}"#]);
+    assert_eq!(place.json(&["entity", "get", "system", "api"])["version"], down["version"]);
+    let then = made["version"].to_string();
+    assert_eq!(place.json(&["entity", "get", "system", "api", "--as-of", &then])["fields"]["status"], "ok");
+    let rows = "{\"id\":\"web\",\"status\":\"down\"}\n{\"id\":\"bad\",\"status\":3}\n";
+    let imported = place.run_with_input(&["entity", "import", "system", "--json"], rows).exits(4);
+    assert_eq!(imported.json(), json!({"imported": 1, "unchanged": 0, "refused": 1}));
+    assert_eq!(place.run(&["entity", "list", "system", "--json"]).ok().lines().len(), 2);
+    let found = place.json(&["query", "systemsByStatus", "status=down"]);
+    assert_eq!(found["rows"].as_array().unwrap().len(), 2);
+    assert_eq!(place.json(&["mutate", "createSystem", "id=db", "owner=bob"])["fields"]["owner"], "bob");
+    assert!(place.run(&["entity", "history", "system", "api"]).ok().out.contains("updated"));
+    place.run(&["entity", "rm", "system", "api"]).ok();
+    place.run(&["entity", "get", "system", "api"]).exits(3);
+    place.run(&["entity", "put", "system", "x", r#"{"status":"odd"}"#]).exits(4);
+}
+
+#[test]
+fn a_workspace_is_applied_and_its_rows_are_kept_in_a_directory() {
+    tour(&Place::new());
+}
+
+#[test]
+fn a_workspace_is_applied_and_its_rows_are_kept_through_a_server() {
+    let place = Place::new();
+    let server = place.serve();
+    tour(&place);
+    drop(server);
+}

@@ -1,0 +1,133 @@
+//! What is declared and what can be asked of it: concepts, queries, mutations, plan and apply (contracts §10).
+
+use std::collections::BTreeMap;
+
+use axum::extract::Path;
+use engine::entity::catalog::Entry;
+use engine::{Asking, Plan};
+use hyper::StatusCode;
+use hyper::header::{ETAG, HeaderValue};
+use lang::declare::check_workspace;
+use model::definition::{Definition, Kind};
+use model::{Code, Problem};
+use serde_json::{Map, Value, json};
+
+use crate::aside;
+use crate::body::{object, only_json};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+
+/// Largest workspace in one request.
+const WORKSPACE_BYTES_MAX: usize = 16 << 20;
+const ARGS_BYTES_MAX: usize = 1 << 20;
+
+/// `GET /v1/concepts`
+pub async fn concepts(call: Call) -> Answer {
+    call.params(&[])?;
+    let catalog = call.tenant.catalog();
+    let entries = catalog.entries().filter(|((kind, _), _)| *kind == Kind::Concept);
+    let concepts: Vec<Value> = entries.map(|(_, entry)| shown(entry)).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "concepts": concepts }).to_string()))
+}
+
+/// `GET /v1/concepts/{id}`
+pub async fn concept(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    let catalog = call.tenant.catalog();
+    let id = catalog.concept(&id)?.id().to_owned();
+    let entry = catalog.get(Kind::Concept, &id);
+    let entry =
+        entry.ok_or_else(|| Problem::new(Code::ConceptNotFound, format!("there is no concept \"{id}\"")))?;
+    Ok(json_answer(StatusCode::OK, shown(entry).to_string()))
+}
+
+fn shown(entry: &Entry) -> Value {
+    let mut value: Value = serde_json::from_str(&entry.definition.to_json()).unwrap_or_default();
+    value["managed_by"] = entry.managed_by.clone().into();
+    value["hash"] = entry.hash.clone().into();
+    value
+}
+
+/// `POST /v1/queries/{name}`
+pub async fn query(Path(name): Path<String>, call: Call) -> Answer {
+    let params = call.params(&["explain", "space", "limit", "cursor"])?;
+    only_json(&call.head.headers)?;
+    let limit = params.text("limit").map(|_| params.limit("limit", 100, 1_000)).transpose()?;
+    let explain = params.text("explain").is_some_and(|text| text != "0" && text != "false");
+    let (space, cursor) = (params.owned("space"), params.owned("cursor"));
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let args = args(&call.bytes(ARGS_BYTES_MAX).await?)?;
+    let asking = Asking { args, space, limit, cursor, explain };
+    let found = aside::blocking(move || tenant.query(&caller, &name, &asking)).await?;
+    Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
+}
+
+/// `POST /v1/mutations/{name}`
+pub async fn mutate(Path(name): Path<String>, call: Call) -> Answer {
+    let params = call.params(&["space"])?;
+    only_json(&call.head.headers)?;
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let args = args(&call.bytes(ARGS_BYTES_MAX).await?)?;
+    let written = tenant.mutate(&caller, &name, args, params.text("space")).await?;
+    let mut response = json_answer(StatusCode::OK, written.to_json().to_string());
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", written.row.version)) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
+}
+
+fn args(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
+    match object(bytes, &["args"])?.remove("args") {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(args)) => Ok(args),
+        Some(_) => Err(Problem::new(Code::RequestInvalid, "\"args\" is an object of arguments").at("/args")),
+    }
+}
+
+/// `POST /v1/plan`
+pub async fn plan(call: Call) -> Answer {
+    let tenant = call.tenant.clone();
+    let (workspace, definitions) = workspace(call).await?;
+    answered(tenant.plan(&workspace, definitions).await?)
+}
+
+/// `POST /v1/apply`
+pub async fn apply(call: Call) -> Answer {
+    let tenant = call.tenant.clone();
+    let (workspace, definitions) = workspace(call).await?;
+    answered(tenant.apply(&workspace, definitions).await?)
+}
+
+fn answered(plan: Plan) -> Answer {
+    Ok(json_answer(StatusCode::OK, plan.to_json().to_string()))
+}
+
+/// The definitions of the files that were sent, or every finding that keeps them from being used.
+async fn workspace(call: Call) -> Result<(String, Vec<Definition>), Problem> {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let mut said = object(&call.bytes(WORKSPACE_BYTES_MAX).await?, &["files", "workspace"])?;
+    let name = said.remove("workspace").and_then(|name| Some(name.as_str()?.to_owned()));
+    let files: BTreeMap<String, String> = serde_json::from_value(said.remove("files").unwrap_or_default())
+        .map_err(|_| {
+            Problem::new(Code::DefinitionInvalid, "\"files\" is an object of paths and texts").at("/files")
+        })?;
+    let definitions = aside::blocking(move || checked(&files)).await?;
+    Ok((name.unwrap_or_else(|| "default".to_owned()), definitions))
+}
+
+fn checked(files: &BTreeMap<String, String>) -> Result<Vec<Definition>, Problem> {
+    let checked = check_workspace(files);
+    if !checked.has_errors() {
+        return Ok(checked.definitions);
+    }
+    let findings: Vec<Value> = checked.findings.iter().map(|finding| finding.to_json()).collect();
+    let errors = checked.findings.iter().filter(|finding| finding.severity == lang::declare::Severity::Error);
+    let first =
+        errors.clone().next().map_or(String::new(), |finding| finding.to_json()["message"].to_string());
+    let detail = format!("{} errors in the files, the first: {first}", errors.count());
+    Err(Problem::new(Code::DefinitionInvalid, detail)
+        .hint("`everwhen check` shows them all with their places")
+        .with("findings", findings))
+}

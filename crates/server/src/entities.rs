@@ -1,0 +1,184 @@
+//! `/v1/entities`: rows read, written, listed and looked back at (contracts §10).
+
+use axum::body::Body;
+use axum::extract::Path;
+use axum::response::Response;
+use engine::entity::{Action, Expect, Provenance, Row, Write, Written, body as sent};
+use engine::{AsOf, Caller, Listing, Paging, Tenant};
+use hyper::header::{ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use hyper::{HeaderMap, StatusCode};
+use model::{Code, Problem};
+use serde_json::{Map, Value, json};
+
+use crate::aside;
+use crate::body::{self, media_type, wrong_type};
+use crate::caller::Call;
+use crate::problem::{Answer, bad_request};
+use crate::publish::json as json_answer;
+
+pub mod import;
+
+/// Largest body of a row; the engine refuses rows long before.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+type At = Path<(String, String)>;
+
+/// `GET /v1/entities/{concept}/{id}`
+pub async fn get(Path((concept, id)): At, call: Call) -> Answer {
+    let params = call.params(&["as_of", "space"])?;
+    let moment = params.text("as_of").map(|text| AsOf::parse(&text.replace(' ', "+"))).transpose();
+    let moment = moment.map_err(|_| bad_request("as_of", "is a position or an instant"))?;
+    let (tenant, caller, space) = (call.tenant, call.caller, params.owned("space"));
+    let row = aside::blocking(move || match moment {
+        None => tenant.entity(&caller, &concept, space.as_deref(), &id),
+        Some(moment) => tenant.entity_as_of(&caller, (&concept, space.as_deref(), &id), moment),
+    })
+    .await?;
+    Ok(tagged(StatusCode::OK, &row, row.to_json()))
+}
+
+/// `PUT /v1/entities/{concept}/{id}`
+pub async fn put(Path((concept, id)): At, call: Call) -> Answer {
+    write(call, concept, Some(id), Action::Put).await
+}
+
+/// `PATCH /v1/entities/{concept}/{id}`
+pub async fn patch(Path((concept, id)): At, call: Call) -> Answer {
+    write(call, concept, Some(id), Action::Patch).await
+}
+
+/// `POST /v1/entities/{concept}`: a new row; without an id, under the hash of what it says.
+pub async fn insert(Path(concept): Path<String>, call: Call) -> Answer {
+    let insert =
+        |fields: Map<String, Value>| Action::Insert { told: fields.keys().cloned().collect(), fields };
+    write(call, concept, None, insert).await
+}
+
+/// `DELETE /v1/entities/{concept}/{id}`
+pub async fn delete(Path((concept, id)): At, call: Call) -> Answer {
+    let params = call.params(&["space"])?;
+    let expect = expectation(&call.head.headers)?;
+    let space = params.owned("space").unwrap_or_default();
+    let write = Write { expect, space, ..through_http(&concept, Some(&id), Action::Delete) };
+    call.tenant.write(&call.caller, write).await?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+async fn write(
+    call: Call,
+    concept: String,
+    id: Option<String>,
+    action: impl FnOnce(Map<String, Value>) -> Action,
+) -> Answer {
+    let params = call.params(&["space"])?;
+    match media_type(&call.head.headers)?.as_str() {
+        "" | "application/json" | "application/merge-patch+json" => {}
+        other => return Err(wrong_type(other).into()),
+    }
+    let expect = expectation(&call.head.headers)?;
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let value = body::value(&call.bytes(BODY_BYTES_MAX).await?)?;
+    let catalog = tenant.catalog();
+    let read = sent::read(catalog.concept(&concept)?, value, id.is_none())?;
+    let space = params.owned("space").or(read.space).unwrap_or_default();
+    let id = id.or(read.id);
+    let write = Write { expect, space, ..through_http(&concept, id.as_deref(), action(read.fields)) };
+    let written = tenant.write(&caller, write).await.map_err(|problem| below(problem, read.under))?;
+    let status = if written.created() { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(tagged(status, &written.row, written.to_json()))
+}
+
+fn through_http(concept: &str, id: Option<&str>, action: Action) -> Write {
+    Write { provenance: Provenance::api("http"), ..Write::of(concept, id, action) }
+}
+
+/// A field's place in the body as it was sent.
+fn below(problem: Problem, under: &str) -> Problem {
+    if problem.code() == Code::EntityInvalid && problem.pointer().is_some() {
+        problem.within(under)
+    } else {
+        problem
+    }
+}
+
+/// `GET /v1/entities/{concept}`
+pub async fn list(Path(concept): Path<String>, call: Call) -> Answer {
+    let params = call.params(&["filter", "space", "limit", "cursor"])?;
+    let listing = Listing {
+        space: params.owned("space"),
+        filter: params.owned("filter"),
+        limit: params.limit("limit", 100, 1_000)?,
+        cursor: params.owned("cursor"),
+    };
+    let (tenant, caller) = (call.tenant, call.caller);
+    let found = aside::blocking(move || tenant.entities(&caller, &concept, &listing)).await?;
+    let mut answer = json!({ "entities": found.rows });
+    if let Some(next) = found.next {
+        answer["next"] = next.into();
+    }
+    Ok(json_answer(StatusCode::OK, answer.to_string()))
+}
+
+/// `GET /v1/entities/{concept}/{id}/history`
+pub async fn history(Path((concept, id)): At, call: Call) -> Answer {
+    let params = call.params(&["space", "order", "limit", "cursor"])?;
+    let paging = Paging {
+        descending: params.is_second("order", ["asc", "desc"])?,
+        limit: params.limit("limit", 100, 1_000)?,
+        cursor: params.position("cursor")?,
+    };
+    let (tenant, caller, space) = (call.tenant, call.caller, params.owned("space"));
+    let page =
+        aside::blocking(move || tenant.entity_history(&caller, (&concept, space.as_deref(), &id), &paging))
+            .await?;
+    let mut answer = json!({ "changes": page.changes });
+    if let Some(next) = page.next {
+        answer["next"] = next.to_string().into();
+    }
+    Ok(json_answer(StatusCode::OK, answer.to_string()))
+}
+
+fn tagged(status: StatusCode, row: &Row, value: Value) -> Response {
+    let mut response = json_answer(status, value.to_string());
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", row.version)) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+/// `If-Match` names the version that is meant, `If-None-Match: *` a row that is not there yet.
+fn expectation(headers: &HeaderMap) -> Result<Expect, Problem> {
+    if let Some(none) = headers.get(IF_NONE_MATCH) {
+        return match none.as_bytes() {
+            b"*" => Ok(Expect::Absent),
+            _ => Err(bad_request("If-None-Match", "is only understood as \"*\" on a write")),
+        };
+    }
+    let Some(tag) = headers.get(IF_MATCH) else { return Ok(Expect::Anything) };
+    let text = tag.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(Expect::Present);
+    }
+    let version = text.trim_start_matches("W/").trim_matches('"').parse();
+    // A tag that is none of ours cannot be the row's.
+    Ok(Expect::Version(version.unwrap_or(0)))
+}
+
+/// Writes one line of an import.
+async fn import_line(
+    tenant: &Tenant,
+    caller: &Caller,
+    concept: &str,
+    line: &[u8],
+) -> Result<Written, Problem> {
+    let value = body::value(line)?;
+    let catalog = tenant.catalog();
+    let read = sent::read(catalog.concept(concept)?, value, true)?;
+    let action = Action::Put(read.fields);
+    let provenance = Provenance { kind: "import".to_owned(), ..Provenance::api("http") };
+    let space = read.space.unwrap_or_default();
+    let write = Write { space, provenance, ..Write::of(concept, read.id.as_deref(), action) };
+    tenant.write_queued(caller, write).await.map_err(|problem| below(problem, read.under))
+}
