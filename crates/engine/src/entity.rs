@@ -14,6 +14,7 @@ pub mod concept;
 pub mod find;
 pub mod payload;
 pub mod row;
+pub mod seal;
 
 pub use catalog::Catalog;
 pub use concept::Concept;

@@ -40,6 +40,7 @@ use crate::command::{Answer, Command};
 use crate::deliver::follow::{Follow, Follower};
 use crate::deliver::{Registry, lock};
 use crate::entity::Catalog;
+use crate::entity::seal::Key;
 use crate::entropy::Entropy;
 use crate::mailbox::{Mailbox, Pending};
 use crate::maintain::Upkeep;
@@ -110,6 +111,8 @@ pub(crate) struct Inner {
     catalog: RwLock<Arc<Catalog>>,
     /// Idle connections that read rows beside the writer.
     row_readers: entity::RowReaders,
+    /// What secrets are sealed with; read or made when the first one is.
+    key: std::sync::OnceLock<Key>,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
 }
 

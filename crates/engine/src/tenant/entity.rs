@@ -10,11 +10,14 @@ pub use history::{HistoryPage, Moment, Paging};
 pub(super) use query::RowReaders;
 pub use query::{Asking, Found, Listing};
 
-use super::Tenant;
 use super::publish::unexpected;
+use super::{Tenant, open};
 use crate::admit::Caller;
 use crate::command::{Answer, Command};
-use crate::entity::{Concept, Row, Write, Written};
+use crate::deliver::lock;
+use crate::entity::check::check_secret;
+use crate::entity::seal::{Key, field_at, value_mut};
+use crate::entity::{Concept, MASK, Row, Write, Written};
 use crate::state::Fault;
 use crate::writer::Fatal;
 
@@ -56,7 +59,48 @@ impl Tenant {
         write.actor.clone_from(&caller.actor);
         write.owner = caller.outside.then(|| caller.actor.clone());
         write.trace = write.trace.or_else(|| caller.trace.clone());
+        self.seal(concept, &mut write)?;
         Ok(write)
+    }
+
+    /// Secrets leave the fields before a record is formed; the mask stays and means "as it is".
+    fn seal(&self, concept: &Concept, write: &mut Write) -> Result<(), Problem> {
+        let (space, id) = (write.space.clone(), write.id.clone().unwrap_or_default());
+        let Some(fields) = write.action.fields_mut() else { return Ok(()) };
+        for pointer in &concept.secrets {
+            let Some(slot) = value_mut(fields, pointer).filter(|value| !value.is_null() && *value != MASK)
+            else {
+                continue;
+            };
+            let value = std::mem::replace(slot, MASK.into());
+            let Some(field) = field_at(&concept.definition.fields, pointer) else { continue };
+            let value = check_secret(concept, field, value, pointer)?;
+            let place = place_of(concept.id(), &space, &id, pointer);
+            write.sealed.insert(pointer.clone(), self.key()?.seal(&place, &value));
+        }
+        Ok(())
+    }
+
+    /// A row's secret in the clear, for effects that need it. Never for a door.
+    pub fn reveal(&self, row: &Row, pointer: &str) -> Result<Option<serde_json::Value>, Problem> {
+        let Some(sealed) = row.sealed.get(pointer) else { return Ok(None) };
+        let key = self.key()?;
+        // A row whose id is the hash of what it says was sealed before it had one.
+        let open = |id: &str| key.open(&place_of(&row.concept, &row.space, id, pointer), sealed);
+        Ok(open(&row.id).or_else(|| open("")))
+    }
+
+    fn key(&self) -> Result<&Key, Problem> {
+        if let Some(key) = self.0.key.get() {
+            return Ok(key);
+        }
+        let mut entropy = lock(&self.0.entropy);
+        let fresh = entropy.bytes();
+        let key = match self.dir().and_then(|dir| dir.parent()?.parent()) {
+            Some(data) => open::key_at(&data.join("keys").join(self.name()), fresh)?,
+            None => Key::new(fresh),
+        };
+        Ok(self.0.key.get_or_init(|| key))
     }
 
     fn space_of(&self, caller: &Caller, concept: &Concept, space: String) -> Result<String, Problem> {
@@ -122,4 +166,9 @@ fn only(answer: Answer) -> Result<Written, Problem> {
         Answer::Written(mut written) if !written.is_empty() => Ok(written.swap_remove(0)),
         _ => Err(unexpected()),
     }
+}
+
+/// Where a secret belongs.
+fn place_of(concept: &str, space: &str, id: &str, pointer: &str) -> String {
+    [concept, space, id, pointer].join("\u{0}")
 }

@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "a state.db that does not fit its ledger is removed here")]
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -19,6 +21,7 @@ use super::{Inner, Surroundings, Tenant, closing, witness};
 use crate::admit::{Admitter, Layer};
 use crate::command::Command;
 use crate::deliver::{Registry, lock};
+use crate::entity::seal::Key;
 use crate::entropy::Entropy;
 use crate::mailbox::Mailbox;
 use crate::maintain::Upkeep;
@@ -80,6 +83,7 @@ impl Tenant {
             upkeep: Upkeep::default(),
             catalog: RwLock::new(writer.state.catalog.clone()),
             row_readers: Mutex::default(),
+            key: std::sync::OnceLock::new(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };
@@ -193,6 +197,34 @@ impl Tenant {
         self.0.seen.send_replace(self.head());
         Ok(())
     }
+}
+
+/// The tenant's key from `DATA/keys/<tenant>`, made on first use: durable before anything is sealed with it.
+pub(super) fn key_at(path: &Path, fresh: [u8; 32]) -> Result<Key, Problem> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            return model::id::unhex(text.trim()).map(Key::new).ok_or_else(|| {
+                Problem::new(Code::StoreCorrupt, format!("\"{}\" is not a key", path.display()))
+                    .hint("restore it from a backup: what it sealed cannot be opened without it")
+            });
+        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(path, &error)),
+        Err(_) => {}
+    }
+    let made = || -> std::io::Result<()> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        // Under its name only when whole: a torn key would be a lost one.
+        let aside = path.with_extension("new");
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+        file.write_all(model::id::hex(&fresh).as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&aside, path)?;
+        std::fs::File::open(dir)?.sync_all()
+    };
+    made().map_err(|error| io(path, &error))?;
+    Ok(Key::new(fresh))
 }
 
 type Opened4 = (Box<dyn Ledger>, Opened, State, Option<PathBuf>);

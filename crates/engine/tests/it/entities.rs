@@ -273,3 +273,36 @@ async fn global_rows_are_in_the_system_space_and_owned_rows_are_their_owners() {
     let theirs = Write::of("note", Some("m"), Action::Put(map(json!({"owner": "ann"}))));
     assert_eq!(bench.tenant.write(&local, theirs).await.unwrap_err().code(), Code::AuthDenied);
 }
+
+#[tokio::test]
+async fn secrets_are_sealed_masked_and_kept_under_their_mask() {
+    let secret = Field { secret: true, min_length: Some(3), ..field("password", Type::String) };
+    let bench = declared(vec![concept("v1:a:login", vec![field("name", Type::String), secret])]).await;
+    let put = |fields: Value| {
+        let write = Write::of("login", Some("x"), Action::Put(map(fields)));
+        bench.tenant.write_blocking(&Caller::local(), write)
+    };
+    assert_eq!(put(json!({"password": "ab"})).unwrap_err().pointer(), Some("/password"));
+    assert_eq!(put(json!({"password": "***"})).unwrap_err().code(), Code::EntityInvalid);
+    let row = put(json!({"name": "ann", "password": "hunter2"})).unwrap().row;
+    assert_eq!(row.fields["password"], "***");
+    assert_eq!(put(json!({"name": "ann", "password": "hunter2"})).unwrap().change, None, "the same secret");
+    assert_eq!(put(json!({"name": "ann", "password": "***"})).unwrap().change, None, "the mask keeps it");
+    let changed = put(json!({"name": "ann", "password": "other"})).unwrap().row;
+    let event = bench.tenant.event(&changed.version.to_string()).unwrap().to_value();
+    assert_eq!(event["payload"]["changed_fields"], json!(["password"]));
+    assert_eq!(event["payload"]["next"]["password"], "***");
+    assert_eq!(bench.tenant.reveal(&changed, "/password").unwrap(), Some(json!("other")));
+    let bench = bench.reopen().await;
+    let row = bench.tenant.entity(&Caller::local(), "login", None, "x").unwrap();
+    assert_eq!(bench.tenant.reveal(&row, "/password").unwrap(), Some(json!("other")));
+    let key = bench.dir.path().join("keys/main");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(key).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let ledger = std::fs::read_dir(bench.dir.path().join("tenants/main/ledger")).unwrap();
+    for file in ledger {
+        let text = std::fs::read(file.unwrap().path()).unwrap();
+        let found = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
+        assert!(!found(b"hunter2") && !found(b"\"other\""));
+    }
+}

@@ -78,20 +78,28 @@ async fn run(call: Call, concept: Arc<str>, feed: Feed) {
     }
 }
 
+/// One line on its way.
+struct Entry {
+    number: u64,
+    writing: Writing,
+    done: Option<Result<Written, Problem>>,
+}
+
 /// Hands all lines to the engine before the first is waited for, so that one sync serves many.
 async fn answer(lines: &[(u64, Bytes)], begin: &impl Fn(Bytes) -> Writing, feed: &Feed) {
-    let mut writing: Vec<(u64, Writing, Option<Result<Written, Problem>>)> =
-        lines.iter().map(|(number, line)| (*number, begin(line.clone()), None)).collect();
+    let entry =
+        |(number, line): &(u64, Bytes)| Entry { number: *number, writing: begin(line.clone()), done: None };
+    let mut entries: Vec<Entry> = lines.iter().map(entry).collect();
     poll_fn(|cx| {
-        for (_, writing, done) in &mut writing {
-            if let Poll::Ready(result) = writing.as_mut().poll(cx) {
-                *done = Some(result);
+        for entry in &mut entries {
+            if let Poll::Ready(result) = entry.writing.as_mut().poll(cx) {
+                entry.done = Some(result);
             }
         }
         Poll::Ready(())
     })
     .await;
-    for (number, writing, done) in writing {
+    for Entry { number, writing, done } in entries {
         let result = match done {
             Some(result) => result,
             None => writing.await,
