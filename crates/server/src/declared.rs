@@ -24,7 +24,7 @@ const ARGS_BYTES_MAX: usize = 1 << 20;
 
 /// `GET /v1/concepts`
 pub async fn concepts(call: Call) -> Answer {
-    call.params(&[])?;
+    call.read_params(&[]).await?;
     let catalog = call.tenant.catalog();
     let entries = catalog.entries().filter(|((kind, _), _)| *kind == Kind::Concept);
     let concepts: Vec<Value> = entries.map(|(_, entry)| shown(entry)).collect();
@@ -33,7 +33,7 @@ pub async fn concepts(call: Call) -> Answer {
 
 /// `GET /v1/concepts/{id}`
 pub async fn concept(Path(id): Path<String>, call: Call) -> Answer {
-    call.params(&[])?;
+    call.read_params(&[]).await?;
     let catalog = call.tenant.catalog();
     let id = catalog.concept(&id)?.id().to_owned();
     let entry = catalog.get(Kind::Concept, &id);
@@ -51,7 +51,7 @@ fn shown(entry: &Entry) -> Value {
 
 /// `POST /v1/queries/{name}`
 pub async fn query(Path(name): Path<String>, call: Call) -> Answer {
-    let params = call.params(&["explain", "space", "limit", "cursor"])?;
+    let params = call.read_params(&["explain", "space", "limit", "cursor"]).await?;
     only_json(&call.head.headers)?;
     let limit = params.text("limit").map(|_| params.limit("limit", 100, 1_000)).transpose()?;
     let explain = params.text("explain").is_some_and(|text| text != "0" && text != "false");

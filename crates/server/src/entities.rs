@@ -25,7 +25,7 @@ type At = Path<(String, String)>;
 
 /// `GET /v1/entities/{concept}/{id}`
 pub async fn get(Path((concept, id)): At, call: Call) -> Answer {
-    let params = call.params(&["as_of", "space"])?;
+    let params = call.read_params(&["as_of", "space"]).await?;
     let moment = params.text("as_of").map(|text| AsOf::parse(&text.replace(' ', "+"))).transpose();
     let moment = moment.map_err(|_| bad_request("as_of", "is a position or an instant"))?;
     let (tenant, caller, space) = (call.tenant, call.caller, params.owned("space"));
@@ -105,7 +105,7 @@ fn below(problem: Problem, under: &str) -> Problem {
 
 /// `GET /v1/entities/{concept}`
 pub async fn list(Path(concept): Path<String>, call: Call) -> Answer {
-    let params = call.params(&["filter", "space", "limit", "cursor"])?;
+    let params = call.read_params(&["filter", "space", "limit", "cursor"]).await?;
     let listing = Listing {
         space: params.owned("space"),
         filter: params.owned("filter"),
@@ -123,7 +123,7 @@ pub async fn list(Path(concept): Path<String>, call: Call) -> Answer {
 
 /// `GET /v1/entities/{concept}/{id}/history`
 pub async fn history(Path((concept, id)): At, call: Call) -> Answer {
-    let params = call.params(&["space", "order", "limit", "cursor"])?;
+    let params = call.read_params(&["space", "order", "limit", "cursor"]).await?;
     let paging = Paging {
         descending: params.is_second("order", ["asc", "desc"])?,
         limit: params.limit("limit", 100, 1_000)?,

@@ -36,44 +36,96 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     /// One row, now or as it was
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity get v1:health:system api
+  everwhen entity get v1:health:system api --as-of 2026-01-01T00:00:00Z --json")]
     Get {
+        /// The concept's id, or its name when only one has it
         concept: String,
+        /// The row's id
         id: String,
         /// A position or an instant
         #[arg(long, value_name = "POS|T")]
         as_of: Option<String>,
     },
     /// The whole row, new or not
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity put v1:health:system api '{\"status\": \"ok\"}'
+  everwhen entity put v1:health:system api @api.json")]
     Put {
+        /// The concept's id, or its name when only one has it
         concept: String,
+        /// The row's id
         id: String,
         /// The fields as JSON, @file, or - for stdin
         fields: String,
     },
     /// Some fields of a row; null removes one
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity patch v1:health:system api '{\"status\": \"down\", \"note\": null}'")]
     Patch {
+        /// The concept's id, or its name when only one has it
         concept: String,
+        /// The row's id
         id: String,
         /// The fields as JSON, @file, or - for stdin
         fields: String,
     },
     /// Delete a row; its history stays
-    Rm { concept: String, id: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity rm v1:health:system api")]
+    Rm {
+        /// The concept's id, or its name when only one has it
+        concept: String,
+        /// The row's id
+        id: String,
+    },
     /// All rows of a concept, or those that a filter wants
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity list v1:health:system
+  everwhen entity list v1:health:system --filter 'payload.status == \"down\"' --limit 10 --json")]
     List {
+        /// The concept's id, or its name when only one has it
         concept: String,
         /// An expression over payload.<field>, id, space, createdAt …
         #[arg(long, value_name = "EXPR")]
         filter: Option<String>,
+        /// At most so many rows [default: all]
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
     /// Every change of a row, oldest first
-    History { concept: String, id: String },
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity history v1:health:system api --json")]
+    History {
+        /// The concept's id, or its name when only one has it
+        concept: String,
+        /// The row's id
+        id: String,
+    },
     /// Changes as they happen
-    Watch { concept: String, id: Option<String> },
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity watch v1:health:system
+  everwhen entity watch v1:health:system api --json")]
+    Watch {
+        /// The concept's id, or its name when only one has it
+        concept: String,
+        /// Only this row
+        id: Option<String>,
+    },
     /// Rows from NDJSON: {"id": …, field: …} per line, each written whole
+    #[command(after_long_help = "\
+Examples:
+  everwhen entity import v1:health:system rows.ndjson")]
     Import {
+        /// The concept's id, or its name when only one has it
         concept: String,
         /// A file, or - for stdin
         #[arg(default_value = "-")]

@@ -16,6 +16,7 @@ Examples:
   everwhen query systemsByStatus '{\"status\": \"down\"}' --json
   everwhen query systemsByStatus status=down --explain")]
 pub struct QueryArgs {
+    /// The query's name
     name: String,
     /// Arguments as name=value (JSON, or text) or one JSON object
     args: Vec<String>,
@@ -31,6 +32,7 @@ Examples:
   everwhen mutate createSystem id=api owner=ann
   everwhen mutate createSystem '{\"id\": \"api\"}' --json")]
 pub struct MutateArgs {
+    /// The mutation's name
     name: String,
     /// Arguments as name=value (JSON, or text) or one JSON object
     args: Vec<String>,

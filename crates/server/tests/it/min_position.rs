@@ -15,6 +15,7 @@ fn reads(group: &str) -> Vec<String> {
         "/v1/groups",
         "/v1/groups/{}",
         "/v1/groups/{}/dead-letters",
+        "/v1/concepts",
         "/v1/records",
         "/v1/verify",
         "/api/events/recent",
