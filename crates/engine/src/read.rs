@@ -187,3 +187,36 @@ pub fn changed_at(bytes: &[u8], position: Position) -> Result<Option<ChangedData
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use ledger::{Batch, Chain, NewBody, NewRecord};
+    use model::event::{Content, Envelope};
+
+    use super::*;
+
+    /// A line with one event at `position`.
+    fn line(position: Position) -> Vec<u8> {
+        let envelope = Envelope { id: format!("e{position}"), topic: "a".to_owned(), ..Envelope::default() };
+        let data = serde_json::to_vec(&envelope).unwrap();
+        let body = Content::new("1", None).body().map(|body| NewBody::new([0; 16], body.clone()));
+        let before = Head { position: position - 1, chain: Chain::ZERO };
+        let mut batch = Batch::new(before, 0, Timestamp::EPOCH);
+        batch.commit(&[NewRecord { kind: "event", version: 1, data, body }]);
+        batch.bytes().to_vec()
+    }
+
+    #[test]
+    fn lines_that_do_not_follow_on_each_other_are_damage_and_no_gap() {
+        let read = |bytes: &[u8]| {
+            let mut seen = Vec::new();
+            let end = events(bytes, (1, 9), |event| seen.push(event.position));
+            (seen, end)
+        };
+        let (seen, end) = read(&[line(4), line(5)].concat());
+        assert_eq!((seen, end.unwrap()), (vec![4, 5], 6));
+        for bytes in [[line(4), line(6)].concat(), [line(4), line(4)].concat()] {
+            assert_eq!(read(&bytes).1.unwrap_err().code(), Code::StoreCorrupt);
+        }
+    }
+}

@@ -80,12 +80,14 @@ impl JsonPath {
     }
 }
 
-/// The path with the insides of its string literals taken out.
+/// The path without the insides of its string literals and without spaces, which may stand between any two of its parts.
 fn without_strings(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
-        out.push(c);
+        if !c.is_whitespace() {
+            out.push(c);
+        }
         if c == '\'' || c == '"' {
             while let Some(inside) = chars.next() {
                 match inside {
@@ -114,10 +116,23 @@ fn copies(bare: &str) -> usize {
     product
 }
 
-/// Whether what follows a `$` inside a filter can only be one node.
-fn is_one_place(query: &str) -> bool {
-    let ends = |c: char| c.is_whitespace() || "&|=<>!)".contains(c);
-    let query = query.split(ends).next().unwrap_or_default();
+/// Whether what follows a `$` inside a filter can only be one node. It ends with the bracket of the filter, or at an
+/// operator.
+fn is_one_place(rest: &str) -> bool {
+    let mut open = 0u32;
+    let ends = |c: char| match c {
+        '[' => {
+            open += 1;
+            false
+        }
+        ']' if open == 0 => true,
+        ']' => {
+            open -= 1;
+            false
+        }
+        _ => open == 0 && "&|=<>!),".contains(c),
+    };
+    let query = rest.split(ends).next().unwrap_or_default();
     !query.contains("..") && !query.contains(['*', '?', ':', ','])
 }
 
@@ -144,7 +159,13 @@ mod tests {
     #[test]
     fn a_path_that_could_take_long_is_refused_where_events_meet_it() {
         let doubling = format!("$.payload{}", "[*,*]".repeat(24));
-        let again = ["$.payload.a[?$..b]", "$.payload[?$.payload[*]]", "$..[?count($[?@.a]) > 1]"];
+        let again = [
+            "$.payload.a[?$..b]",
+            "$.payload.a[?$ ..b]",
+            "$.payload[?$.payload\n[*]]",
+            "$..[?count($[?@.a]) > 1]",
+            "$.a[?@.b == $.c && $['d'] [?@.e]]",
+        ];
         for text in ["$..a..b", doubling.as_str()].into_iter().chain(again) {
             let problem = JsonPath::parse_bounded(text).unwrap_err();
             assert_eq!(problem.code(), Code::JsonpathInvalid, "{text}");
@@ -157,6 +178,8 @@ mod tests {
         let usual = [
             "$..price",
             "$.payload.items[?@.id == $.payload.wanted].price",
+            "$.payload.items[?@.id == $.payload['wanted'] [0]].tags[*]",
+            "$.payload.items[?match(@.id, $.payload.wanted)].tags[1:3]",
             "$.payload['a..b', 'c,d']['..']",
             "$.payload.items[?@.name == '$..a' || @.tags[0] == \"it's\"]",
             "$.payload['a','b','c','d','e','f','g','h']",

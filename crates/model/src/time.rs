@@ -9,6 +9,8 @@ use crate::{Code, Problem};
 
 mod instant;
 
+pub use instant::{date_of, days_of};
+
 /// An instant in UTC, to the nanosecond, in the years 0000 to 9999: all that RFC 3339 can write. Written with `Z`,
 /// sub-second digits only when not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

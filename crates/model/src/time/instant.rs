@@ -21,7 +21,8 @@ pub fn read(text: &[u8]) -> Option<Timestamp> {
         return None;
     }
     let (nanos, rest) = fraction(rest)?;
-    let seconds = days(year, month, day) * DAY + hour * 3_600 + minute * 60 + second.min(59) - offset(rest)?;
+    let seconds =
+        days_of(year, month, day) * DAY + hour * 3_600 + minute * 60 + second.min(59) - offset(rest)?;
     let instant = Timestamp { seconds, nanos };
     (Timestamp::MIN..=Timestamp::MAX).contains(&instant).then_some(instant)
 }
@@ -63,15 +64,15 @@ fn days_in(year: i64, month: i64) -> i64 {
 }
 
 /// Days from 1970-01-01. The year is counted from March, so that the leap day is its last; 146,097 days are 400 years.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month > 2 { year } else { year - 1 };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The inverse of [`days`].
-fn date(days: i64) -> (i64, i64, i64) {
+/// The inverse of [`days_of`]: year, month, day.
+pub fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -83,7 +84,7 @@ fn date(days: i64) -> (i64, i64, i64) {
 }
 
 pub fn write(instant: Timestamp, out: &mut [u8; LENGTH_MAX]) -> &str {
-    let (year, month, day) = date(instant.seconds.div_euclid(DAY));
+    let (year, month, day) = date_of(instant.seconds.div_euclid(DAY));
     let second = instant.seconds.rem_euclid(DAY);
     out[..20].copy_from_slice(b"0000-00-00T00:00:00Z");
     put(&mut out[..4], year);
