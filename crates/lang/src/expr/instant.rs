@@ -1,5 +1,4 @@
-//! Instants and durations of expressions: nanoseconds since 1970 within the years 1 to 9999, CEL's range,
-//! whose last day the calendar of `model::Timestamp` does not reach.
+//! Instants and durations of expressions: nanoseconds since 1970 within the years 1 to 9999, CEL's range.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
