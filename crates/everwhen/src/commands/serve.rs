@@ -1,6 +1,9 @@
 //! `everwhen serve`: hold a data directory and open the HTTP doors, until told to stop.
 
+mod workspace;
+
 use std::net::ToSocketAddrs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::{Engine, Options};
@@ -12,6 +15,7 @@ use crate::output::Stop;
 use crate::reach::host::{Doors, Host};
 use crate::session::Session;
 use crate::signals;
+use workspace::Workspace;
 
 /// After a signal, open requests, handlers and the last batch have this long in all.
 const DRAIN: Duration = Duration::from_secs(9);
@@ -20,10 +24,15 @@ const DRAIN: Duration = Duration::from_secs(9);
 ///
 /// Prints one line when ready. SIGTERM and SIGINT stop accepting, finish what is under way and exit with 0. Logs go to
 /// stderr; EVERWHEN_LOG sets their level (error, warn, info, debug).
+///
+/// A workspace is checked and applied before the doors open, as by `everwhen apply`; when it has errors they are printed
+/// and nothing is served. With --watch it is applied again when it is saved; a version with errors is said and the one
+/// before stays in force.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   everwhen serve
+  everwhen serve examples/cognition --watch
   everwhen serve --data /var/lib/everwhen --listen 127.0.0.1:0 --json")]
 pub struct Args {
     /// Where to listen [default: 127.0.0.1:3837]; port 0 picks one
@@ -32,6 +41,12 @@ pub struct Args {
     /// Let everybody in who can connect; only on a loopback address
     #[arg(long)]
     no_auth: bool,
+    /// Apply the workspace again whenever it is saved
+    #[arg(long, requires = "workspace")]
+    watch: bool,
+    /// Declarations to put into force: a folder of domains, or a file
+    #[arg(value_name = "WORKSPACE")]
+    workspace: Option<PathBuf>,
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
@@ -40,16 +55,28 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let data = session.data()?;
     let listen = args.listen.unwrap_or(config.listen);
     check_address(&listen)?;
+    let workspace = args.workspace.map(|path| Workspace::open(path, session)).transpose()?;
 
     let engine =
         Engine::open_with(&data, Options { settings: config.settings, create: true, ..Options::default() })?;
     session.keep(&engine);
     Holder::forget(&data);
     let default_tenant = session.tenant()?;
-    if let Err(problem) = engine.tenant(&default_tenant) {
+    let tenant = engine.tenant(&default_tenant);
+    if let Err(problem) = &tenant {
         // Others may be sound; requests for this one are refused with the same words.
         tracing::error!(tenant = default_tenant, %problem, "the default tenant does not open");
     }
+    let watched = match workspace {
+        Some((workspace, definitions)) => {
+            if let Err(problem) = workspace::apply(&workspace, definitions, &tenant?, session).await {
+                session.close().await?;
+                return Err(problem.into());
+            }
+            args.watch.then(|| (workspace, engine.clone(), default_tenant.clone()))
+        }
+        None => None,
+    };
 
     let doors = Doors { no_auth: args.no_auth, default_tenant };
     let mut host = Host::start(engine, data.clone(), &listen, doors).await?;
@@ -59,9 +86,18 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     tokio::select! {
         _ = signals.recv() => {}
         problem = host.failed() => return Err(problem.into()),
+        () = watch(watched, session) => {}
     }
     session.out.note("stopping");
     stop(host, session).await
+}
+
+/// Never ends, also when there is nothing to watch.
+async fn watch(watched: Option<(Workspace, Engine, String)>, session: &Session) {
+    match watched {
+        Some((workspace, engine, tenant)) => workspace.watch(&engine, &tenant, session).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// A drain that hangs does not hold the process: what is acked is on disk, and the next start recovers the rest.

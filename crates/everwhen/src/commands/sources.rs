@@ -49,12 +49,8 @@ impl Sources {
         for path in paths {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let key = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
-            if path.is_dir() {
-                if !name.starts_with(['.', '_']) && name != "target" && name != "node_modules" {
-                    self.folder(&path, &key)?;
-                }
-            } else if is_source(&name) {
-                self.file(&path, key)?;
+            if is_read(&path) {
+                if path.is_dir() { self.folder(&path, &key)? } else { self.file(&path, key)? }
             }
         }
         Ok(())
@@ -70,6 +66,16 @@ impl Sources {
         self.paths.insert(key.clone(), path.to_owned());
         self.files.insert(key, text);
         Ok(())
+    }
+}
+
+/// Whether a file or folder below a workspace is part of it.
+pub fn is_read(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if path.is_dir() {
+        !name.starts_with(['.', '_']) && name != "target" && name != "node_modules"
+    } else {
+        is_source(&name)
     }
 }
 

@@ -17,3 +17,4 @@ mod pipes;
 mod support;
 mod tour;
 mod tries;
+mod watch;

@@ -168,3 +168,8 @@ impl Drop for Server {
         let _ = self.child.wait();
     }
 }
+
+/// The packs that the repository comes with.
+pub fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
