@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod deliver;
+pub mod expr;
 pub mod http;
 pub mod measure;
 pub mod open;
@@ -103,6 +104,12 @@ Examples:
         #[arg(long, default_value_t = 2_000)]
         declarations: usize,
     },
+    /// Filters over an event that is already parsed, beside the `cel` crate on the same ones if it was built
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench expr --json
+  EVERWHEN_CEL=target/cel/release/everwhen-cel everwhen bench expr")]
+    Expr,
     /// From a topic to the patterns it meets
     #[command(after_long_help = "\
 Examples:
@@ -151,7 +158,9 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
     }
     let usage = |words: &str| {
         let problem = Problem::new(Code::UsageInvalid, words);
-        Err(problem.hint("name one of publish, deliver, route, open and soak, or give --slo alone").into())
+        Err(problem
+            .hint("name one of publish, deliver, check, expr, route, open and soak, or give --slo alone")
+            .into())
     };
     match (&args.bench, args.slo) {
         (Some(bench), false) => {
@@ -181,6 +190,7 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
             if http { deliver::run_http(dir, load) } else { deliver::run(dir, load) }
         }
         Bench::Check { declarations } => check::run(dir, declarations),
+        Bench::Expr => expr::run(dir),
         Bench::Route { patterns } => route::run(dir, patterns),
         Bench::Open { events, .. } => {
             let bar = session.out.progress("fill", events);

@@ -19,6 +19,7 @@ mod convert;
 pub(crate) mod cursor;
 mod eval;
 pub(crate) mod fault;
+mod format;
 mod functions;
 mod instant;
 mod json;

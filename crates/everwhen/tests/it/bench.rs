@@ -71,6 +71,27 @@ fn routing_and_opening_have_their_own_fields() {
 }
 
 #[test]
+fn expressions_are_measured_beside_the_cel_crate_when_it_is_there() {
+    let place = Place::new();
+    let alone = place.json(&["bench", "expr", "--data", "data"]);
+    has_numbers(&alone, &["two_clause_ns", "ten_node_ns"]);
+    assert_eq!(alone["args"]["event_bytes"], 512);
+    assert!(alone["cel"].is_null(), "{alone}");
+
+    let program = place.path().join("cel");
+    let script = "#!/bin/sh\ngrep -q ten_node.*two_clause || exit 9\necho '{\"two_clause_ns\":9}'\n";
+    std::fs::write(&program, script).unwrap();
+    let run = || {
+        let mut command = place.command(&["bench", "expr", "--json", "--data", "data"]);
+        command.env("EVERWHEN_CEL", &program).output().unwrap()
+    };
+    assert_eq!(run().status.code(), Some(2), "it cannot be run yet");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let report: Value = serde_json::from_slice(&run().stdout).unwrap();
+    assert_eq!(report["cel"]["two_clause_ns"], 9, "{report}");
+}
+
+#[test]
 fn a_soak_says_how_memory_grows() {
     let report = bench(&["soak", "--seconds", "1", "--publishers", "2", "--rate", "200"]);
     has_numbers(&report, &["rss_mib", "rss_mib_per_minute", "events_per_s"]);

@@ -96,6 +96,7 @@ pub(crate) enum Text {
     IndexOf,
     LastIndexOf,
     Reverse,
+    Format,
     Quote,
     Encode,
     Decode,
@@ -194,7 +195,7 @@ pub(crate) type Row = (&'static str, Function, usize, usize, How);
 /// Any number of arguments, which the length of the text bounds.
 const MANY: usize = usize::MAX;
 
-pub(crate) const FUNCTIONS: [Row; 103] = {
+pub(crate) const FUNCTIONS: [Row; 104] = {
     use Function::{Math as M, Part as P, Rows as R, Text as T, To as C};
     use How::{Either, Method, Plain};
     [
@@ -217,6 +218,7 @@ pub(crate) const FUNCTIONS: [Row; 103] = {
         ("indexOf", T(Text::IndexOf), 2, 3, Method),
         ("lastIndexOf", T(Text::LastIndexOf), 2, 3, Method),
         ("reverse", T(Text::Reverse), 1, 1, Method),
+        ("format", T(Text::Format), 2, 2, Method),
         ("strings.quote", T(Text::Quote), 1, 1, Plain),
         ("base64.encode", T(Text::Encode), 1, 1, Plain),
         ("base64.decode", T(Text::Decode), 1, 1, Plain),

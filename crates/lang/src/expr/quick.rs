@@ -18,6 +18,8 @@ impl<'a> Eval<'a, '_> {
         let order = match (&right.kind, op) {
             (Kind::Literal(literal), _) => compare(value, literal)?,
             (Kind::Path { .. }, _) => compare_both(value, self.found(right)?)?,
+            (Kind::List(items), Op::In) => return listed(value, items),
+            (Kind::List(items), Op::NotIn) => return listed(value, items).map(|is| !is),
             _ => return None,
         };
         Some(match op {
@@ -54,6 +56,19 @@ fn compare(value: &Value, literal: &Literal) -> Option<Ordering> {
         (Value::Bool(a), Literal::Bool(b)) => Some(a.cmp(b)),
         _ => None,
     }
+}
+
+/// Whether one of a few literals is the value; a longer list costs steps.
+fn listed(value: &Value, items: &[Node]) -> Option<bool> {
+    if items.len() > 16 {
+        return None;
+    }
+    let mut found = false;
+    for item in items {
+        let Kind::Literal(literal) = &item.kind else { return None };
+        found |= compare(value, literal)?.is_eq();
+    }
+    Some(found)
 }
 
 fn compare_both(a: &Value, b: &Value) -> Option<Ordering> {

@@ -6,6 +6,7 @@ use super::builtins::Text;
 use super::compile::build_regex;
 use super::eval::{Eval, Out};
 use super::fault::{Fault, Span};
+use super::format;
 use super::functions::shown;
 use super::json::{base64, from_base64};
 use super::program::Node;
@@ -34,6 +35,7 @@ pub(super) fn call<'a>(eval: &mut Eval<'a, '_>, function: Text, args: &'a [Node]
         Text::UpperAscii => owned(text.to_ascii_uppercase()),
         Text::Trim => owned(text.trim().to_owned()),
         Text::Reverse => owned(text.chars().rev().collect()),
+        Text::Format => format::format(eval, &text, &args[1], span),
         Text::Quote => owned(quote(&text)),
         Text::Replace => replace(eval, &text, args, span),
         Text::Split => split(eval, &text, args, span),
@@ -70,6 +72,7 @@ fn name(function: Text) -> &'static str {
         Text::IndexOf => "indexOf",
         Text::LastIndexOf => "lastIndexOf",
         Text::Reverse => "reverse",
+        Text::Format => "format",
         Text::Quote => "quote",
         Text::Join => "join",
         Text::Encode => "encode",

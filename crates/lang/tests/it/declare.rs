@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use lang::declare::{Checked, check_workspace, format, is_source};
 
+use crate::chance::{Chance, mutated};
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -174,51 +176,13 @@ fn formatting_twice_is_formatting_once_and_keeps_definitions_and_comments() {
     }
 }
 
-/// A small generator of bad input: what it makes depends on the seed alone.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n.max(1) as u64) as usize
-    }
-}
-
-/// Cuts, doubles, swaps and inserts pieces of text, always between characters.
-fn mutated(text: &str, chance: &mut Chance) -> String {
-    const ODD: [&str; 18] = [
-        "{", "}", "(", ")", "[", "@", "\"", ":=", "=>", "//", "/*", "\n", "{{", "é", "\u{0}", "- ", "9e999",
-        "when(",
-    ];
-    let mut chars: Vec<char> = text.chars().collect();
-    for _ in 0..=chance.below(4) {
-        let (a, b) = (chance.below(chars.len() + 1), chance.below(chars.len() + 1));
-        let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 40));
-        match chance.below(4) {
-            0 => drop(chars.drain(from..to)),
-            1 => {
-                let copy: Vec<char> = chars[from..to].to_vec();
-                chars.splice(from..from, copy);
-            }
-            2 => {
-                let odd = ODD[chance.below(ODD.len())];
-                chars.splice(from..from, odd.chars());
-            }
-            _ => chars[from..to].reverse(),
-        }
-    }
-    chars.into_iter().collect()
-}
-
 #[test]
 fn no_text_makes_the_checker_or_the_formatter_panic() {
     let sources = sources_of_goldens_and_examples();
     for seed in 1..=1_500_u64 {
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut chance = Chance::new(seed);
         let (path, text) = &sources[chance.below(sources.len())];
-        let text = mutated(text, &mut chance);
+        let text = mutated(text, &sources[chance.below(sources.len())].1, &mut chance);
         let name = path.rsplit('/').next().unwrap().to_owned();
         let done = std::panic::catch_unwind(|| {
             let checked = check_workspace(&BTreeMap::from([(name.clone(), text.clone())]));

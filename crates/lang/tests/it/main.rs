@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod cel;
+mod chance;
 mod declare;
+mod fuzz;
 mod messages;
 mod vectors;
 mod wikipedia;
