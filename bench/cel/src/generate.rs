@@ -22,7 +22,8 @@ impl Chance {
 }
 
 /// Over these names, as `oracle` binds them.
-const INTS: &[&str] = &["0", "1", "2", "7", "-3", "10", "9223372036854775807", "v.i", "v.j", "v.m.k", "v.l[1]", "v.l[9]"];
+const INTS: &[&str] =
+    &["0", "1", "2", "7", "-3", "10", "9223372036854775807", "v.i", "v.j", "v.m.k", "v.l[1]", "v.l[9]"];
 const DOUBLES: &[&str] = &["0.0", "1.5", "-2.25", "100.0", "0.1", "v.d", "v.e"];
 const TEXTS: &[&str] = &["''", "'a'", "'abc'", "'über'", "\"x y\"", "v.s", "v.t", "v.m.w"];
 const LISTS: &[&str] = &["[]", "[1]", "[3, 1, 2]", "v.l"];
@@ -83,11 +84,9 @@ fn boolean(chance: &mut Chance, depth: u32) -> String {
             let (of, other) = (expression(chance, Type::Text, depth), expression(chance, Type::Text, depth));
             format!("({of}).{}({other})", chance.pick(&["contains", "startsWith", "endsWith"]))
         }
-        7 => format!(
-            "({} in {})",
-            expression(chance, Type::Int, depth),
-            expression(chance, Type::List, depth)
-        ),
+        7 => {
+            format!("({} in {})", expression(chance, Type::Int, depth), expression(chance, Type::List, depth))
+        }
         _ => {
             let over = expression(chance, Type::List, depth);
             let test = over_variable(chance, depth);

@@ -15,6 +15,9 @@ const COPIES_MAX: usize = 64;
 /// Longest path, in bytes.
 const BYTES_MAX: usize = 4096;
 
+/// Most brackets inside each other. Reading one again and again for every form it could have doubles with each level.
+const NESTED_MAX: usize = 8;
+
 #[derive(Clone, Debug)]
 pub struct JsonPath {
     text: String,
@@ -27,6 +30,10 @@ impl JsonPath {
             return Err(
                 wrong(text, &format!("is longer than {BYTES_MAX} bytes")).hint("split it into several")
             );
+        }
+        if nested(&without_strings(text)) > NESTED_MAX {
+            let what = format!("has more than {NESTED_MAX} brackets inside each other");
+            return Err(wrong(text, &what).hint("write it flatter, or as an expression"));
         }
         let path = jsonpath_rfc9535::JsonPath::parse(text).map_err(|err| explain(text, &err))?;
         Ok(JsonPath { text: text.to_owned(), path })
@@ -102,6 +109,20 @@ fn without_strings(text: &str) -> String {
     out
 }
 
+/// How deep brackets of both kinds stand inside each other.
+fn nested(bare: &str) -> usize {
+    let (mut open, mut most) = (0usize, 0);
+    for c in bare.chars() {
+        match c {
+            '(' | '[' => open += 1,
+            ')' | ']' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    most
+}
+
 /// The product of the selectors of every bracket: the most often that one node can be selected.
 fn copies(bare: &str) -> usize {
     let (mut open, mut product) = (Vec::new(), 1usize);
@@ -171,6 +192,16 @@ mod tests {
             assert_eq!(problem.code(), Code::JsonpathInvalid, "{text}");
             assert!(JsonPath::parse(text).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn brackets_inside_brackets_are_refused_before_they_are_read() {
+        for open in ["when(", "(", "!(", "@[?", "count(@[?", "@.a == ("] {
+            let text = format!("$[?{}", open.repeat(100));
+            let problem = JsonPath::parse(&text).unwrap_err();
+            assert!(problem.detail().contains("more than 8 brackets"), "{problem}");
+        }
+        assert!(JsonPath::parse("$[?((((((@.a)))))) || @['(((((((((']]").is_ok());
     }
 
     #[test]

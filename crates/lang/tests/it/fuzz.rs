@@ -26,7 +26,9 @@ const INPUTS: u64 = 600;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a text is given to.
-const TARGETS: [(&str, fn(&str)); 7] = [
+type Target = (&'static str, fn(&str));
+
+const TARGETS: [Target; 7] = [
     ("expr", expr),
     ("template", template),
     ("filter", filter),
