@@ -1,5 +1,6 @@
 //! `everwhen drain`: seed 003's drain with a shell command as the dispatcher, one event after the other.
 
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -23,8 +24,10 @@ const STDERR_KEPT: usize = 64 << 10;
 ///
 /// The command runs in a shell with the event as JSON on stdin and EVERWHEN_TOPIC, EVERWHEN_POSITION, EVERWHEN_ID,
 /// EVERWHEN_GROUP and EVERWHEN_ATTEMPT in its environment. Exit 0 settles the event; anything else fails it, with the
-/// last line of its stderr as the reason. A group with on_exhausted = halt stops at the first failure (exit 1), and
-/// the next pass tries that event again; other groups retry by their backoff.
+/// last line of its stderr as the reason. A group with on_exhausted = halt stops at the first failure, and the next
+/// pass tries that event again; other groups retry by their backoff, with --follow in the same pass.
+///
+/// Exit 0 when every event that was handed out is settled, 1 when one failed and did not succeed later in this pass.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -49,6 +52,8 @@ pub struct Args {
 struct Pass {
     processed: u64,
     failed: u64,
+    /// Positions that failed and did not succeed since.
+    unsettled: BTreeSet<u64>,
     last: Option<u64>,
     halted_on: Option<u64>,
     /// Whether the group itself holds there, or only this pass ended and tries are left.
@@ -83,7 +88,15 @@ fn told(group: &str, pass: &Pass, session: &Session) -> Result<(), Stop> {
         failed => format!("{} processed, {failed} failed", pass.processed),
     })?;
     match pass.halted_on {
-        None => Ok(()),
+        None if pass.unsettled.is_empty() => Ok(()),
+        None => {
+            session.out.note(&format!(
+                "{} failed; they are tried again when their backoff is over: run this again, or with --follow; what used \
+                 up its retries is in: everwhen dead-letters list {group}",
+                pass.unsettled.len()
+            ));
+            Err(Stop::Code(1))
+        }
         Some(position) => {
             let what = if pass.halted { "halted on" } else { "stopped at" };
             session.out.note(&format!(
@@ -112,9 +125,13 @@ async fn drain(reach: &Reach, args: &Args, halts: bool, session: &Session) -> Re
         let outcome = work(reach, args, &delivery, &seen, halts).await?;
         pass.last = Some(seen.position);
         match outcome {
-            None => pass.processed += 1,
+            None => {
+                pass.processed += 1;
+                pass.unsettled.remove(&seen.position);
+            }
             Some(failure) => {
                 pass.failed += 1;
+                pass.unsettled.insert(seen.position);
                 session.out.note(&format!("position {} failed: {}", seen.position, failure.unsaid));
                 if halts {
                     pass.halted_on = Some(seen.position);

@@ -23,9 +23,10 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Search the ledger
+    /// Search the ledger, oldest first
     #[command(after_long_help = "\
 Examples:
+  everwhen events list --topic 'order.*' --order desc --limit 5
   everwhen events list --topic 'order.*' --since 1h --limit 20
   everwhen events list --subject item/10472 --order desc --json | jq .payload")]
     List(List),
@@ -84,14 +85,24 @@ pub struct List {
 }
 
 fn limit(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n >= 1).ok_or_else(|| "a whole number from 1 on".to_owned())
+    text.parse().ok().filter(|n| *n >= 1).ok_or_else(|| "not a whole number from 1 on".to_owned())
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match args.what.unwrap_or(What::List(List { limit: 100, ..List::default() })) {
         What::List(list) => {
             let (most, finding) = (list.limit, finding(list)?);
-            tail::print_all(&Reach::existing(session).await?, finding, session, Some(most)).await
+            let (reach, newest_first) = (Reach::existing(session).await?, finding.descending);
+            if let Some(last) = tail::print_all(&reach, finding, session, Some(most)).await? {
+                session.out.note(&match newest_first {
+                    true => format!("there are more, older ones: add --before {last}, or raise --limit"),
+                    false => format!(
+                        "there are more, newer ones: add --after {last}, raise --limit, or see the newest first with \
+                         --order desc"
+                    ),
+                });
+            }
+            Ok(())
         }
         What::Get { id } => {
             let event = Reach::existing(session).await?.event(&id).await?;

@@ -228,6 +228,12 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         What::Pull { name, max, wait, ack } => {
             let tokens = pull(&reach, &name, max, wait, session).await?;
+            if !ack && !tokens.is_empty() && matches!(reach, Reach::Local(_)) {
+                session.out.note(&format!(
+                    "these tokens end with this command, and the events will be given again: start everwhen serve first, \
+                     or settle at once with --ack, or use: everwhen drain {name} --exec CMD"
+                ));
+            }
             match ack {
                 true if !tokens.is_empty() => reach
                     .settle(&name, &tokens, Settle::Ack { sync: true })
@@ -365,6 +371,11 @@ async fn settle(
     how: Settle,
     session: &Session,
 ) -> Result<(), Stop> {
+    if let Some(token) = tokens.iter().find(|token| engine::deliver::Token::parse(token).is_none()) {
+        return Err(Problem::new(Code::UsageInvalid, format!("\"{token}\" is not a token of a delivery"))
+            .hint(format!("a pull prints them before each event: everwhen groups pull {name}"))
+            .into());
+    }
     let answer = reach.settle(name, tokens, how).await?;
     session.out.result(&answer, || {
         let stale = answer["stale"].as_array().map_or(0, Vec::len);
@@ -373,7 +384,19 @@ async fn settle(
         } else {
             format!("{} done, {stale} stale", answer["done"])
         }
-    })
+    })?;
+    if answer["done"] != 0 {
+        return Ok(());
+    }
+    session.out.note(match reach {
+        Reach::Local(_) => {
+            "a token ends with the command that pulled it: start everwhen serve, then pull and settle"
+        }
+        Reach::Remote(_) => {
+            "settled before, past their deadline, or pulled before the server started: pull again"
+        }
+    });
+    Err(Stop::Code(1))
 }
 
 #[cfg(test)]

@@ -14,7 +14,10 @@ use crate::session::Session;
 /// Append an event and print its position once it is on disk
 ///
 /// The payload is JSON: written out, read from a file (`@file`) or from stdin (`-`); default {}. With --ndjson each
-/// line of the input is one event, answered by itself; lines that fail do not stop the others.
+/// line of the input is one event, answered by itself; lines that fail do not stop the others (exit 4 at the end).
+///
+/// An [[attention]] rule of everwhen.toml may defer an event ("deferred until …": it gets its position then) or
+/// drop it ("dropped by …": nothing is stored). Both exit with 0.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,11 +36,11 @@ pub struct Args {
     /// The same key with the same content is stored once
     #[arg(long, value_name = "K")]
     key: Option<String>,
-    /// The thing it concerns
+    /// The thing it concerns; without a slash it is an id without a kind
     #[arg(long, value_name = "KIND/ID")]
     subject: Option<String>,
     /// When it happened [default: now]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = instant)]
     time: Option<String>,
     /// After this long nobody wants it any more, e.g. 30s
     #[arg(long, value_name = "D", value_parser = duration)]
@@ -74,33 +77,49 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
 /// Checked here, passed on as it was typed.
 fn duration(text: &str) -> Result<String, String> {
     let read = model::time::parse_duration(text).map(|_| text.to_owned());
-    read.ok_or_else(|| "a duration such as 30s, 5m or 1h30m".to_owned())
+    read.ok_or_else(|| "not a duration; write it like 30s, 5m or 1h30m".to_owned())
+}
+
+/// Checked here, passed on as it was typed.
+fn instant(text: &str) -> Result<String, String> {
+    let read = model::Timestamp::parse(text).map(|_| text.to_owned());
+    read.map_err(|_| "not an instant; write it like 2026-01-31T09:30:00Z".to_owned())
 }
 
 async fn publish_lines(input: &str, session: &Session) -> Result<(), Stop> {
     let lines = stdin::lines(input)?;
     let reach = Reach::or_create(session).await?;
-    let (mut failed, out) = (0u64, &session.out);
+    let (mut failed, mut unread) = (0u64, Ok(()));
     let mut told = |answer: Value| {
-        let error = &answer["error"];
-        failed += u64::from(!error.is_null());
-        match (out.json, error.is_null()) {
-            (true, _) => out.line(&answer.to_string())?,
-            (false, true) => out.line(&words(&answer))?,
-            (false, false) => {
-                let message = error["message"].as_str().unwrap_or_default();
-                out.say(&format!("line {}: {message}", error["line"]));
-            }
+        failed += u64::from(answer["error"].is_object());
+        // What is in the input is stored, also when nobody reads the answers any more.
+        if unread.is_ok() {
+            unread = told(&answer, session);
         }
-        // Each answer is printed when it is true: whoever waits for it may be waiting to send the next line.
-        out.flush()
+        Ok(())
     };
     reach.publish_lines(lines, &mut told).await?;
     if failed == 0 {
-        return Ok(());
+        return unread;
     }
-    out.note(&format!("{failed} lines were refused, the others are stored"));
-    Err(Stop::Code(4))
+    let refused =
+        Problem::new(Code::EventInvalid, format!("{failed} lines were refused, the others are stored"))
+            .hint("each refused line is named above; mend those and publish them again");
+    Err(refused.with("refused", failed).into())
+}
+
+/// One line's answer, printed when it is true: whoever waits for it may be waiting to send the next line.
+fn told(answer: &Value, session: &Session) -> Result<(), Stop> {
+    let (out, error) = (&session.out, &answer["error"]);
+    match (out.json, error.is_null()) {
+        (true, _) => out.line(&answer.to_string())?,
+        (false, true) => out.line(&words(answer))?,
+        (false, false) => {
+            let message = error["message"].as_str().unwrap_or_default();
+            out.say(&format!("line {}: {message}", error["line"]));
+        }
+    }
+    out.flush()
 }
 
 /// What became of an event, for a person: its position, or why it has none.
@@ -152,7 +171,10 @@ fn payload(said: Option<&str>) -> Result<Option<String>, Problem> {
             None => said.as_bytes().to_vec(),
         },
     };
-    let hint = "a payload is JSON: text needs quotes of its own, e.g. '\"hello\"'";
+    let hint = match bytes.trim_ascii_start().first() {
+        Some(b'{') => "a payload is JSON: keys and text need double quotes, e.g. '{\"a\": \"b\"}'",
+        _ => "a payload is JSON: text needs quotes of its own, e.g. '\"hello\"'",
+    };
     // What says by itself how to mend it is JSON that went wrong, not text.
     let told = |problem: Problem| if problem.hint_text().is_some() { problem } else { problem.hint(hint) };
     model::json::check(&bytes, engine::settings::DEPTH_MAX).map_err(told)?;
@@ -191,6 +213,8 @@ mod tests {
     fn a_payload_that_is_not_json_is_told_how_to_be() {
         let problem = event(&["a.b", "hello"]).unwrap_err();
         assert_eq!(problem.code(), Code::JsonInvalid);
-        assert!(problem.hint_text().unwrap().contains("quotes"));
+        assert!(problem.hint_text().unwrap().contains("text needs quotes"));
+        let problem = event(&["a.b", "{a: 1}"]).unwrap_err();
+        assert!(problem.hint_text().unwrap().contains("keys and text need double quotes"));
     }
 }

@@ -29,6 +29,11 @@ struct Seen<'a> {
     payload: Option<&'a RawValue>,
 }
 
+/// Where an event stands; 0 for what is none.
+pub fn position(text: &str) -> u64 {
+    serde_json::from_str(text).map_or(0, |Seen { position, .. }| position)
+}
+
 /// An event in one line for a terminal.
 pub fn one_line(text: &str) -> String {
     let Ok(Seen { position, time, topic, subject, payload }) = serde_json::from_str(text) else {

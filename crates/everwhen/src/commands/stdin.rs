@@ -14,13 +14,21 @@ const LINE_MAX: u64 = 5 << 20;
 pub fn open(name: &str) -> Result<Box<dyn BufRead + Send>, Problem> {
     match name {
         "-" => Ok(Box::new(BufReader::new(io::stdin()))),
-        path => match File::open(path) {
+        path => match open_file(path) {
             Ok(file) => Ok(Box::new(BufReader::new(file))),
             Err(error) => {
-                Err(Problem::new(Code::UsageInvalid, format!("\"{path}\" cannot be read: {error}")))
+                let detail = format!("\"{path}\" cannot be read: {error}");
+                Err(Problem::new(Code::UsageInvalid, detail)
+                    .hint("name a file that is there and readable, or - for stdin"))
             }
         },
     }
+}
+
+/// A folder opens, but nothing can be read from it.
+fn open_file(path: &str) -> io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
 }
 
 /// All of it.

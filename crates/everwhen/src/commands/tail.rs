@@ -1,5 +1,7 @@
 //! `everwhen tail`: events as they come.
 
+use model::Position;
+
 use crate::commands::show;
 use crate::output::Stop;
 use crate::reach::Reach;
@@ -37,9 +39,22 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let Args { pattern, after, filter, space, no_follow } = args;
     let finding = Finding { topic: Some(pattern), after, filter, space, limit: 1_000, ..Finding::default() };
     match no_follow {
-        true => print_all(&Reach::existing(session).await?, finding, session, None).await,
+        true => what_is_there(finding, session).await,
         false => follow(&finding, session).await,
     }
+}
+
+async fn what_is_there(finding: Finding, session: &Session) -> Result<(), Stop> {
+    let (reach, after) = (Reach::existing(session).await?, finding.after);
+    print_all(&reach, finding, session, None).await?;
+    if let Some(after) = after {
+        let newest = Finding { descending: true, limit: 1, ..Finding::default() };
+        let last = reach.find(&newest).await?.events.first().map_or(0, |event| show::position(event));
+        if after > last {
+            session.out.note(&format!("nothing is after {after}: the last event is at {last}"));
+        }
+    }
+    Ok(())
 }
 
 /// Changes of the rows of a concept as they come, or of one row.
@@ -94,23 +109,25 @@ fn print(events: &[String], session: &Session) -> Result<(), Stop> {
     session.out.flush()
 }
 
-/// Prints every page of a search, up to `most` events.
+/// Prints every page of a search, up to `most` events. When there are more, the position of the last printed.
 pub async fn print_all(
     reach: &Reach,
     mut finding: Finding,
     session: &Session,
     most: Option<usize>,
-) -> Result<(), Stop> {
+) -> Result<Option<Position>, Stop> {
     let mut left = most.unwrap_or(usize::MAX);
+    let mut last = 0;
     while left > 0 {
         finding.limit = left.min(1_000);
         let found = reach.find(&finding).await?;
         print(&found.events, session)?;
         left -= found.events.len().min(left);
+        last = found.events.last().map_or(last, |event| show::position(event));
         match found.next {
             Some(next) => finding.cursor = Some(next),
-            None => break,
+            None => return Ok(None),
         }
     }
-    Ok(())
+    Ok(Some(last))
 }

@@ -80,3 +80,15 @@ fn a_group_that_has_tries_left_is_not_called_halted() {
     (0..4).for_each(|_| drop(failing("stopped at")));
     assert!(failing("halted on")["halted_on"].is_u64());
 }
+
+#[test]
+fn a_pass_in_which_something_failed_ends_with_1_and_says_what_to_do() {
+    let place = Place::new();
+    place.run(&["groups", "put", "g", "--pattern", "t"]).ok();
+    (0..2).for_each(|n| drop(place.run(&["publish", "t", &n.to_string()]).ok()));
+    let done = place.run(&["drain", "g", "--exec", "grep -q '\"payload\":1'"]).exits(1);
+    assert!(done.out.contains("1 processed, 1 failed"), "{done:?}");
+    assert!(done.err.contains("--follow") && done.err.contains("dead-letters list g"), "{done:?}");
+    place.run(&["groups", "seek", "g", "end"]).ok();
+    place.run(&["drain", "g", "--exec", "false"]).ok();
+}

@@ -1,6 +1,6 @@
 //! Publishing, finding and following from the command line.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::Place;
 
@@ -49,6 +49,8 @@ fn lines_are_answered_one_by_one_in_order_and_a_bad_one_stops_no_other() {
     let done = place.run_with_input(&["publish", "--ndjson", "-", "--json"], &input).exits(4);
     let answers = done.lines();
     assert_eq!(answers.len(), 2_002);
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+    assert_eq!(serde_json::from_str::<Value>(&done.err).unwrap()["error"]["refused"], 2);
     assert_eq!(
         (&answers[0]["error"]["code"], &answers[0]["error"]["line"]),
         (&json!("json.invalid"), &json!(1))
@@ -85,6 +87,21 @@ fn list_takes_every_part_of_the_query() {
     assert_eq!(newest["topic"], "b.x");
     assert_eq!(count(&["--after", "999"]), 0);
     assert_eq!(count(&["--before", &newest["position"].to_string()]), 2);
+}
+
+#[test]
+fn a_list_that_ends_early_says_how_to_go_on() {
+    let place = Place::new();
+    (0..3).for_each(|n| drop(place.run(&["publish", "a", &n.to_string()]).ok()));
+    let done = place.run(&["events", "list", "--limit", "2"]).ok();
+    let last = done.out.lines().last().unwrap().split(' ').next().unwrap().to_owned();
+    assert!(done.err.contains(&format!("--after {last}")) && done.err.contains("--order desc"), "{done:?}");
+    let done = place.run(&["events", "list", "--limit", "2", "--order", "desc"]).ok();
+    assert!(done.err.contains("--before "), "{done:?}");
+    assert_eq!(place.run(&["events", "list", "--limit", "3"]).ok().err, "");
+    let done = place.run(&["tail", "--after", "99", "--no-follow"]).ok();
+    assert!(done.err.contains("the last event is at"), "{done:?}");
+    assert_eq!(place.run(&["tail", "--after", &last, "--no-follow"]).ok().err, "");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn every_failure_has_its_exit_code_and_one_line_of_json() {
         (&["publish", "engine.x", "{}"], 4, "event.topic_reserved"),
         (&["publish", "a", "{\"n\":1,\"n\":2}"], 4, "json.duplicate_key"),
         (&["publish", "a", "{\"n\":"], 4, "json.invalid"),
-        (&["publish", "a", "{}", "--time", "yesterday"], 4, "event.invalid"),
+        (&["publish", "a", "{}", "--time", "yesterday"], 2, "usage.invalid"),
         (&["tail", "a..b", "--no-follow"], 4, "pattern.invalid"),
         (&["tail", "--filter", "event.", "--no-follow"], 4, "filter.invalid"),
         (&["tail", "--filter", "{\"field\":\"a\",\"near\":1}", "--no-follow"], 4, "filter.invalid"),

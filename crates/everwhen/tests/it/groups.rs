@@ -54,7 +54,8 @@ fn dead_letters_are_listed_and_given_back_through_a_server() {
     assert_eq!(rejected, json!({"done":1,"stale":[]}));
     assert_eq!(place.json(&["groups", "extend", "g", &token(1), "--by", "1m"])["done"], 1);
     assert_eq!(place.json(&["groups", "ack", "g", &token(1), "--sync"])["done"], 1);
-    assert_eq!(place.json(&["groups", "ack", "g", &token(1)])["stale"].as_array().unwrap().len(), 1);
+    let again = place.run(&["groups", "ack", "g", &token(1), "--json"]).exits(1).json();
+    assert_eq!((&again["done"], again["stale"].as_array().unwrap().len()), (&json!(0), 1));
 
     let letter = place.json(&["dead-letters", "list", "g"]);
     assert_eq!(
@@ -71,4 +72,19 @@ fn dead_letters_are_listed_and_given_back_through_a_server() {
     assert_eq!(place.run(&["dead-letters", "list", "g"]).ok().out, "");
     assert_eq!(place.json(&["groups", "pull", "g"])["event"]["topic"], "a");
     assert_eq!(server.signal("TERM"), 0);
+}
+
+#[test]
+fn a_token_without_a_server_is_said_to_end_with_its_command() {
+    let place = Place::new();
+    place.run(&["groups", "put", "g", "--pattern", "#"]).ok();
+    place.run(&["publish", "a", "1"]).ok();
+    let pulled = place.run(&["groups", "pull", "g"]).ok();
+    assert!(pulled.err.contains("--ack") && pulled.err.contains("everwhen serve"), "{pulled:?}");
+    let token = pulled.out.split(' ').next().unwrap();
+    let acked = place.run(&["groups", "ack", "g", token]).exits(1);
+    assert!(acked.out.contains("0 done, 1 stale") && acked.err.contains("everwhen serve"), "{acked:?}");
+    let error = place.run(&["groups", "ack", "g", "nonsense", "--json"]).exits(2).error();
+    assert!(error["message"].as_str().unwrap().contains("\"nonsense\" is not a token"), "{error}");
+    assert_eq!(place.run(&["groups", "pull", "g", "--ack"]).ok().err, "");
 }

@@ -51,3 +51,18 @@ fn piped_logs_have_no_colours() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(!log.is_empty() && !log.contains('\u{1b}'), "{log}");
 }
+
+#[test]
+fn lines_are_stored_also_when_nobody_reads_the_answers() {
+    let place = Place::new();
+    let input: String = (0..3_000).map(|n| format!("{{\"topic\":\"t\",\"payload\":{n}}}\n")).collect();
+    let file = place.write("lines", &input);
+    let server = [None, Some(place.serve())];
+    for (round, _server) in (1..).zip(server) {
+        let mut child = place.command(&["publish", "--ndjson", file.to_str().unwrap()]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(place.run(&["tail", "--no-follow"]).ok().out.lines().count(), 3_000 * round);
+    }
+}
