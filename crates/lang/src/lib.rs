@@ -10,11 +10,13 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod cron;
 pub mod declare;
 pub mod expr;
 pub mod filter;
 pub mod jsonpath;
 pub mod mapper;
 pub mod number;
+pub mod try_cron;
 pub mod try_expr;
 pub mod try_lines;

@@ -1,5 +1,5 @@
 //! `everwhen try KIND --jsonl` (contracts §5): one line of JSON in, one out, for anyone who wants to see
-//! what a pattern, path, filter or expression does.
+//! what a pattern, path, filter, expression or schedule does.
 
 use model::topic::Pattern;
 use model::topic::trie::Trie;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::filter::Filter;
 use crate::jsonpath::JsonPath;
 use crate::mapper::Mapper;
-use crate::try_expr;
+use crate::{try_cron, try_expr};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -17,14 +17,16 @@ pub enum Kind {
     Jsonpath,
     Filter,
     Expr,
+    Cron,
 }
 
 impl Kind {
-    pub const NAMES: [(&'static str, Kind); 4] = [
+    pub const NAMES: [(&'static str, Kind); 5] = [
         ("topic", Kind::Topic),
         ("jsonpath", Kind::Jsonpath),
         ("filter", Kind::Filter),
         ("expr", Kind::Expr),
+        ("cron", Kind::Cron),
     ];
 
     pub fn parse(name: &str) -> Option<Kind> {
@@ -65,6 +67,7 @@ fn answer(kind: Kind, case: &Map<String, Value>, now: Timestamp) -> Result<Map<S
         Kind::Jsonpath => jsonpath(case),
         Kind::Filter => filter(case),
         Kind::Expr => try_expr::answer(case, now),
+        Kind::Cron => try_cron::answer(case),
     }
 }
 
@@ -121,7 +124,7 @@ fn filter(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
     Ok(out)
 }
 
-fn text<'a>(case: &'a Map<String, Value>, name: &str) -> Result<&'a str, Problem> {
+pub(crate) fn text<'a>(case: &'a Map<String, Value>, name: &str) -> Result<&'a str, Problem> {
     let wrong = || Problem::new(Code::RequestInvalid, format!("the line needs {name:?}, a string"));
     case.get(name).and_then(Value::as_str).ok_or_else(wrong)
 }
@@ -131,5 +134,9 @@ fn missing(name: &str) -> Problem {
 }
 
 fn error(problem: &Problem) -> (String, Value) {
-    ("error".into(), json!({"code": problem.code().as_str(), "message": problem.detail()}))
+    let mut error = json!({"code": problem.code().as_str(), "message": problem.detail()});
+    if let Some(field) = problem.extra().get("field") {
+        error["field"] = field.clone();
+    }
+    ("error".into(), error)
 }

@@ -110,6 +110,8 @@ codes! {
     DefinitionFilter "definition.filter" 422 4 Author "the filter contradicts or repeats its trigger";
     DefinitionNotPure "definition.not_pure" 422 4 Author "logic waits or reaches outside";
     DefinitionNoIndex "definition.no_index" 422 4 Author "no index serves the query";
+    CronInvalid "cron.invalid" 422 4 Author "the schedule cannot be read";
+    CronNever "cron.never" 422 4 Author "the schedule never fires";
     YamlInvalid "yaml.invalid" 400 4 Author "not readable as YAML";
     DrainNoDispatcher "drain.no_dispatcher" 409 4 Operator "nothing dispatches this drain yet";
     DrainFailed "drain.failed" 422 1 Author "the drained command failed";

@@ -1,11 +1,11 @@
-//! `everwhen try`: the matcher, JSONPath, filters and expressions on the bench, for people and for vectors.
+//! `everwhen try`: the matcher, JSONPath, filters, expressions and schedules on the bench, for people and for vectors.
 
 use std::io::{BufRead, IsTerminal};
 
 use clap::Subcommand;
 use engine::clock::{Clock, SystemClock};
-use lang::try_expr;
 use lang::try_lines::{Kind, try_line};
+use lang::{try_cron, try_expr};
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::stdin;
 use crate::output::Stop;
 use crate::session::Session;
 
-/// Try a pattern, a JSONPath, a filter or an expression without storing anything
+/// Try a pattern, a JSONPath, a filter, an expression or a schedule without storing anything
 ///
 /// With --jsonl each line of stdin is one case as a JSON object, answered by one line of JSON.
 #[derive(clap::Args)]
@@ -24,6 +24,7 @@ Examples:
   everwhen try filter 'event.payload.n > 1' '{\"topic\":\"a\",\"payload\":{\"n\":2}}'
   everwhen try expr 'event.payload.n + 1' '{\"event\":{\"payload\":{\"n\":2}}}'
   everwhen try expr
+  everwhen try cron '0 7 * * mon-fri' --tz Europe/Berlin
   echo '{\"pattern\":\"a.#\",\"topic\":\"a.b\"}' | everwhen try topic --jsonl")]
 pub struct Args {
     #[command(subcommand)]
@@ -55,6 +56,35 @@ Examples:
   everwhen try expr '1 + 2'
   everwhen try expr --roots")]
     Expr(ExprCase),
+    /// When does a schedule fire next?
+    #[command(after_long_help = "\
+Examples:
+  everwhen try cron '0 7 * * mon-fri' --tz Europe/Berlin
+  everwhen try cron '30 2 L * *' --from 2026-01-01T00:00:00Z --count 12
+  everwhen try cron '*/15 * * * *' --at 2026-01-01T00:45:00Z")]
+    Cron(CronCase),
+}
+
+#[derive(clap::Args)]
+struct CronCase {
+    /// Cases as JSON lines on stdin, answers as JSON lines on stdout
+    #[arg(long, conflicts_with = "expr")]
+    jsonl: bool,
+    /// Five fields, or six with the second first
+    #[arg(required_unless_present = "jsonl")]
+    expr: Option<String>,
+    /// The zone [default: UTC]
+    #[arg(long)]
+    tz: Option<String>,
+    /// After which instant [default: the time]
+    #[arg(long)]
+    from: Option<String>,
+    /// How many firings
+    #[arg(long, default_value_t = 5)]
+    count: u64,
+    /// Does it fire at this instant?
+    #[arg(long, conflicts_with_all = ["from", "count"])]
+    at: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -93,6 +123,7 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
         What::Jsonpath(case) => (Kind::Jsonpath, case),
         What::Filter(case) => (Kind::Filter, case),
         What::Expr(case) => return expr(case, session),
+        What::Cron(case) => return cron(case, session),
     };
     match (&case.what, &case.on) {
         (Some(what), Some(on)) => one(kind, what, on, session),
@@ -126,6 +157,7 @@ fn one(kind: Kind, what: &str, on: &str, session: &Session) -> Result<(), Stop> 
         Kind::Jsonpath => json!({ "selector": what, "document": document(on)? }),
         Kind::Filter => json!({ "filter": crate::reach::events::filter_value(what), "event": document(on)? }),
         Kind::Expr => json!({ "expr": what, "with": document(on)? }),
+        Kind::Cron => json!({ "expr": what, "at": on }),
     };
     let answer: Value = serde_json::from_str(&try_line(kind, &case.to_string(), SystemClock.now()))
         .map_err(|error| Problem::new(Code::Internal, format!("the answer is not JSON: {error}")))?;
@@ -159,6 +191,24 @@ fn expr(args: &ExprCase, session: &Session) -> Result<(), Stop> {
         }
         None => prompt(case, session),
     }
+}
+
+/// The next firings, or whether it fires at an instant; one that never does is an error here.
+fn cron(args: &CronCase, session: &Session) -> Result<(), Stop> {
+    let Some(expr) = &args.expr else { return lines(Kind::Cron, session) };
+    let mut case = serde_json::Map::from_iter([("expr".to_owned(), expr.as_str().into())]);
+    case.extend(args.tz.as_deref().map(|tz| ("tz".to_owned(), tz.into())));
+    try_cron::answer(&case)?;
+    match &args.at {
+        Some(at) => case.extend([("at".to_owned(), at.as_str().into())]),
+        None => {
+            let from = args.from.clone().unwrap_or_else(|| SystemClock.now().to_string());
+            case.extend([("from".to_owned(), from.into()), ("count".to_owned(), args.count.into())]);
+        }
+    }
+    let answer = Value::Object(try_cron::answer(&case)?);
+    session.out.result(&answer, || words(&answer))?;
+    if answer["fires"] == false { Err(Stop::Code(1)) } else { Ok(()) }
 }
 
 /// An expression on each line; a wrong one is told and the next is asked for.
@@ -208,6 +258,12 @@ fn told(error: &Value) -> Problem {
 }
 
 fn words(answer: &Value) -> String {
+    if let Some(next) = answer["next"].as_array() {
+        return next.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n");
+    }
+    if let Some(fires) = answer["fires"].as_bool() {
+        return if fires { "it fires" } else { "it does not fire" }.to_owned();
+    }
     match (&answer["match"], answer["result"].as_array(), answer["result_paths"].as_array()) {
         (Value::Bool(true), ..) => "it matches".to_owned(),
         (Value::Bool(false), ..) => "it does not match".to_owned(),

@@ -55,3 +55,35 @@ fn an_expression_is_tried_by_line_by_argument_and_at_the_prompt() {
     let said = place.run_with_input(&["try", "expr"], "1 + 1\n2 +\n'a' + 'b'\n").ok().out;
     assert_eq!(said, "2 (int)\n\"ab\" (string)\n");
 }
+
+#[test]
+fn a_schedule_is_tried_by_line_and_by_argument() {
+    let place = Place::new();
+    let input = concat!(
+        r#"{"id":1,"expr":"30 2 * * *","tz":"Europe/Berlin","from":"2026-03-28T12:00:00Z","count":2}"#,
+        "\n",
+        r#"{"id":2,"expr":"0 7 * * *","at":"2026-01-01T07:00:00Z"}"#,
+        "\n",
+        r#"{"id":3,"expr":"0 25 * * *","fields":5}"#,
+        "\n",
+        r#"{"id":4,"expr":"0 0 30 2 *"}"#,
+        "\n",
+        r#"{"id":5,"expr":"0 0 30 2 *","from":"2026-01-01T00:00:00Z"}"#,
+        "\n",
+        r#"{"id":6,"expr":"@daily","fields":6}"#,
+        "\n",
+    );
+    let lines = place.run_with_input(&["try", "cron", "--jsonl"], input).ok().lines();
+    assert_eq!(lines[0], json!({"id":1,"next":["2026-03-29T03:00:00+02:00","2026-03-30T02:30:00+02:00"]}));
+    assert_eq!(lines[1], json!({"id":2,"fires":true}));
+    let error = |n: usize| (lines[n]["error"]["code"].clone(), lines[n]["error"]["field"].clone());
+    assert_eq!(error(2), (json!("cron.invalid"), json!("hour")));
+    assert_eq!(error(3), (json!("cron.never"), json!("day")));
+    assert_eq!(lines[4], json!({"id":5,"next":[]}));
+    assert_eq!(lines[5], json!({"id":6,"valid":true}));
+    let asked = ["try", "cron", "0 7 * * mon", "--from", "2026-01-01T00:00:00Z", "--count", "2"];
+    assert_eq!(place.run(&asked).ok().out, "2026-01-05T07:00:00Z\n2026-01-12T07:00:00Z\n");
+    place.run(&["try", "cron", "0 7 * * *", "--at", "2026-01-01T08:00:00Z"]).exits(1);
+    place.run(&["try", "cron", "0 0 30 2 *"]).exits(4);
+    assert_eq!(place.run(&["try", "cron", "0 7 * * *"]).ok().out.lines().count(), 5);
+}

@@ -1,9 +1,9 @@
 //! Instants and durations of expressions: nanoseconds since 1970 within the years 1 to 9999, CEL's range.
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use model::time;
 use model::time::{date_of, days_of};
+use model::{Timestamp, time};
+
+use crate::cron::Zone;
 
 pub(crate) const SECOND: i128 = 1_000_000_000;
 const DAY: i64 = 86_400;
@@ -120,16 +120,7 @@ fn offset_of(text: &str) -> Option<i64> {
 
 /// How far a zone is from UTC at an instant, in seconds: an offset, or a name of the zone database.
 pub(crate) fn offset(zone: &str, nanos: i128) -> Option<i64> {
-    if zone.is_empty() || zone == "UTC" || zone == "Z" {
-        return Some(0);
-    }
-    if let Some(offset) = offset_of(zone) {
-        return Some(offset);
-    }
-    let zone = TimeZone::get(zone).ok()?;
-    let end = if nanos < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    let at = Timestamp::from_nanosecond(nanos).unwrap_or(end);
-    Some(i64::from(zone.to_offset(at).seconds()))
+    Some(Zone::find(zone)?.offset_at(Timestamp::from_nanos(nanos)))
 }
 
 /// RFC 3339 in UTC, digits below a second only when they are not zero.

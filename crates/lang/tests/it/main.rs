@@ -4,6 +4,8 @@
 
 mod cel;
 mod chance;
+mod cron;
+mod cron_oracle;
 mod declare;
 mod fuzz;
 mod messages;

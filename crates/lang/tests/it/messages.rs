@@ -167,5 +167,5 @@ fn a_line_of_try_is_answered_by_a_line() {
     for (kind, line, want) in table {
         assert_eq!(try_line(kind, line, Timestamp::EPOCH), want, "{line}");
     }
-    assert_eq!((Kind::parse("filter"), Kind::parse("cron")), (Some(Kind::Filter), None));
+    assert_eq!((Kind::parse("cron"), Kind::parse("corn")), (Some(Kind::Cron), None));
 }

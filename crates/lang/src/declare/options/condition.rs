@@ -3,7 +3,7 @@
 use model::Code;
 use model::definition::{EntityRef, TimeOfDay};
 
-use super::trigger::bound;
+use super::trigger::{bound, zone};
 use super::{Pairs, entity_ref};
 use crate::declare::doc::{Doc, Kind, Read, get, only, parse_within};
 use crate::declare::finding::{fault, suggest};
@@ -53,7 +53,7 @@ fn time(doc: &Doc, faults: &mut Vec<Fault>) -> Read<TimeOfDay> {
         after: clock("after")?,
         before: clock("before")?,
         weekday: get(pairs, "weekday").map(weekdays).transpose()?.unwrap_or_default(),
-        tz: get(pairs, "tz").map(|tz| tz.text("a zone")).transpose()?.map(|tz| tz.text),
+        tz: get(pairs, "tz").map(zone).transpose()?,
     };
     if time.after.is_none() && time.before.is_none() && time.weekday.is_empty() {
         return Err(doc.wrong("time with \"after\", \"before\" or \"weekday\""));

@@ -1,11 +1,14 @@
 //! One trigger from its keys: exactly one kind, and its gates (contracts §8).
 
+use std::time::Duration;
+
 use model::definition::{self, Bound, CatchUp, Change, EntityRef, Every, TriggerKind};
 use model::topic::Pattern;
-use model::{Code, Timestamp};
+use model::{Code, Problem, Timestamp};
 use serde_json::Value;
 
 use super::{Pairs, gate};
+use crate::cron::{Calendar, Cron, Zone};
 use crate::declare::doc::{Doc, Kind, Read, get, only};
 use crate::declare::finding::{fault, suggest};
 use crate::declare::tree::{Trigger, Word};
@@ -102,12 +105,12 @@ impl Reading<'_> {
             "numeric_state" => self.numeric(doc),
             "cron" | "schedule" => Ok(TriggerKind::Cron {
                 cron: cron(doc)?,
-                tz: get(self.pairs, "tz").map(|tz| tz.text("a zone")).transpose()?.map(|tz| tz.text),
+                tz: get(self.pairs, "tz").map(zone).transpose()?,
                 catch_up: self.catch_up()?,
                 jitter: get(self.pairs, "jitter").map(Doc::duration).transpose()?,
             }),
             "every" => Ok(TriggerKind::Every(Every {
-                every: doc.duration()?,
+                every: self.every(doc)?,
                 catch_up: self.catch_up()?,
                 jitter: get(self.pairs, "jitter").map(Doc::duration).transpose()?,
             })),
@@ -246,6 +249,17 @@ impl Reading<'_> {
         Ok(TriggerKind::Absent { event: self.patterns(words)?, after })
     }
 
+    fn every(&mut self, doc: &Doc) -> Read<Duration> {
+        let every = doc.duration()?;
+        Calendar::every(every).map_err(|problem| of_schedule(&problem, doc))?;
+        if let Some(tz) = get(self.pairs, "tz") {
+            let what = "\"every\" counts from 1970 in UTC and has no zone";
+            let hint = "for a time of day in a zone write cron: \"0 7 * * *\" with tz";
+            self.faults.push(fault(Code::CronInvalid, tz.span, what).hint(hint));
+        }
+        Ok(every)
+    }
+
     fn catch_up(&mut self) -> Read<CatchUp> {
         let Some(doc) = get(self.pairs, "catch_up") else { return Ok(CatchUp::default()) };
         if let Kind::Map(pairs) = &doc.kind {
@@ -310,14 +324,21 @@ pub(crate) fn entity_ref(word: &Word) -> Read<EntityRef> {
     Ok(EntityRef { concept: concept.to_owned(), id })
 }
 
-/// Five or six fields, or a word such as `@daily`; the scheduler reads the rest of it.
 fn cron(doc: &Doc) -> Read<String> {
     let text = doc.text("a cron expression")?.text;
-    let fields = text.split_whitespace().count();
-    let word = fields == 1 && text.trim_start().starts_with('@');
-    if word || fields == 5 || fields == 6 {
-        return Ok(text);
-    }
-    let what = format!("a cron expression has 5 fields, or 6 with seconds first; this has {fields}");
-    Err(fault(Code::DefinitionTrigger, doc.span, what).hint("every day at seven: \"0 7 * * *\""))
+    Cron::parse(&text).map_err(|problem| of_schedule(&problem, doc))?;
+    Ok(text)
+}
+
+/// A zone that there is, by its name.
+pub(super) fn zone(doc: &Doc) -> Read<String> {
+    let text = doc.text("a zone")?.text;
+    Zone::parse(&text).map_err(|problem| of_schedule(&problem, doc))?;
+    Ok(text)
+}
+
+fn of_schedule(problem: &Problem, doc: &Doc) -> Fault {
+    let mut wrong = fault(problem.code(), doc.span, problem.detail());
+    wrong.hint = problem.hint_text().map(str::to_owned);
+    wrong
 }
