@@ -53,7 +53,9 @@ pub(super) fn count(cron: &Cron, zone: &Zone, from: i64, until: i64) -> u64 {
         let stretch = walk.stretch(found);
         let local = found + stretch.offset;
         let next_midnight = (local.div_euclid(DAY) + 1) * DAY - stretch.offset;
-        let whole = next_time(cron, 0) == Some(local.rem_euclid(DAY))
+        // At the start of a stretch it may be the firing of a gap, and its day need not match.
+        let whole = found > stretch.start
+            && next_time(cron, 0) == Some(local.rem_euclid(DAY))
             && local - local.rem_euclid(DAY)
                 >= stretch.reached.max(stretch.start.saturating_add(stretch.offset))
             && next_midnight <= stretch.end
