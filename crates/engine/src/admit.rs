@@ -38,6 +38,7 @@ use serde_json::Value;
 
 pub use draft::{ARRAY_BYTES_MAX, ARRAY_MAX, Draft};
 
+use crate::entropy::Entropy;
 use crate::settings::{DEPTH_MAX, Limits, PAYLOAD_MAX, Settings, Switches};
 use attention::{Attention, Judged};
 
@@ -95,6 +96,15 @@ pub struct Prepared {
     /// `event`, or `event.deferred` when it is put off.
     pub record: NewRecord,
     pub deferred: Option<Timestamp>,
+}
+
+impl Prepared {
+    /// An event that nobody has to judge: a run's own.
+    pub fn of(event: Event, entropy: &mut Entropy) -> Prepared {
+        let body = event.content.body().map(|json| NewBody::new(entropy.bytes(), json.clone()));
+        let record = NewRecord { kind: "event", version: 1, data: encode(&event.envelope), body };
+        Prepared { event, fingerprint: None, record, deferred: None }
+    }
 }
 
 #[derive(Clone, Debug)]

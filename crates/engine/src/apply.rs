@@ -5,7 +5,7 @@
 use ledger::Chain;
 use model::event::fingerprint;
 use model::group::Definition;
-use model::record::{Record, Span};
+use model::record::{FORMAT_OF_RUNS, Record, RunRecord, Span};
 use model::{Position, Timestamp};
 
 use crate::state::entity::Carried;
@@ -23,6 +23,9 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
     match record {
         Record::Event(event) => {
             state.carried = Carried::of(event);
+            if state.format >= FORMAT_OF_RUNS {
+                state.pass(event);
+            }
             take_key(state, place, &event.envelope, &event.content, None)
         }
         Record::EventDeferred(deferred) => {
@@ -37,7 +40,10 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
             state.drop_keys_below(*first)
         }
         Record::SnapshotTaken { position, head, hash } => state.put_snapshot(*position, head, hash),
-        Record::ClockStepped { by_ms } => state.shift_elapsed(*by_ms),
+        Record::ClockStepped { by_ms } => {
+            state.shift_elapsed(*by_ms)?;
+            state.shift_runs(*by_ms)
+        }
         Record::FormatRaised { format } => {
             state.format = *format;
             Ok(())
@@ -49,8 +55,23 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
         Record::LedgerTruncated { .. } => Ok(()),
         Record::DefinitionsApplied(applied) => state.define(place, applied),
         Record::EntityChanged(changed) => state.change(place, changed),
+        Record::Run(record) => apply_to_run(state, place, record),
         group => apply_to_group(state, place, group),
     }
+}
+
+fn apply_to_run(state: &mut State, place: Place, record: &RunRecord) -> Result<()> {
+    match record {
+        RunRecord::Routed(routed) => state.route(place, routed),
+        RunRecord::Settled(settled) => return state.settle_occurrence(settled),
+        RunRecord::Started(started) => state.start_run(place, started),
+        RunRecord::Moved(moved) => return state.move_run(place, moved),
+        RunRecord::WaitEnded(ended) => return state.end_wait(place, ended),
+        RunRecord::Ended(ended) => return state.end_run(ended),
+        RunRecord::SchedulePassed(passed) => state.pass_schedule(passed),
+        RunRecord::AutomationSet(set) => state.set_automation(set),
+    }
+    Ok(())
 }
 
 fn take_key(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::event::Event;
 use model::group::Definition;
-use model::record::{DeadReason, Moved, Record};
+use model::record::{DeadReason, How, Moved, Record};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
@@ -72,10 +72,61 @@ pub enum Command {
     Write {
         writes: Vec<Write>,
     },
+    /// About automations and their runs.
+    Run(RunCommand),
     /// What the housekeeping found or did.
     Note {
         records: Vec<Record>,
     },
+}
+
+/// What is asked about automations and their runs.
+pub enum RunCommand {
+    Start {
+        automation: String,
+        input: Value,
+        /// What stands for the event, when one was given.
+        event: Option<Value>,
+        actor: String,
+    },
+    Cancel {
+        run: String,
+        why: String,
+    },
+    /// Of a person who was asked.
+    Answer {
+        run: String,
+        wait: u32,
+        value: Value,
+        actor: String,
+    },
+    /// Of a worker.
+    EffectDone {
+        run: Position,
+        wait: u32,
+        how: How,
+        value: Value,
+    },
+    /// An event that came before its wait was armed.
+    Found {
+        run: Position,
+        wait: u32,
+        event: Position,
+    },
+    Set {
+        automation: String,
+        toggle: Toggle,
+    },
+    /// Whatever is due by now.
+    Due,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Toggle {
+    Enable,
+    Disable,
+    Pause,
+    Resume,
 }
 
 /// A delivery that did not end well.
@@ -107,6 +158,7 @@ pub enum Answer {
     Admitted { more: bool },
     Applied(Plan),
     Written(Vec<Written>),
+    Started { run: Option<String>, outcome: model::record::Outcome, reason: Option<String> },
     Done { head: Position },
 }
 

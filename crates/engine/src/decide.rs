@@ -3,7 +3,8 @@
 mod define;
 pub(crate) mod entity;
 mod group;
-mod publish;
+pub(crate) mod run;
+pub(crate) mod publish;
 mod trim;
 
 use ledger::{NewBody, NewRecord};
@@ -85,6 +86,8 @@ pub fn decide(state: &State, command: Command, ground: &mut Ground<'_>) -> Resul
             define::apply(state, managed_by, definitions, dry_run, ground)
         }
         Command::Write { writes } => entity::write(state, writes, ground),
+        // Decided on a draft, see `decide::run`.
+        Command::Run(_) => Ok(nothing(ground)),
         Command::Note { records } => {
             let entries = records.into_iter().map(|record| Entry::new(record, ground.entropy)).collect();
             Ok(Decided { entries, answer: done(ground), sync: true })

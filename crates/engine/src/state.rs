@@ -7,6 +7,7 @@ pub mod dump;
 pub mod entity;
 pub mod group;
 pub mod rows;
+pub mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,7 +25,7 @@ use crate::entity::Catalog;
 
 /// Numbered, in order, never edited once released: the index is the version before it runs.
 const MIGRATIONS: &[&str] =
-    &[include_str!("state/schema.sql"), include_str!("state/suspect.sql"), include_str!("state/entity.sql")];
+    &[include_str!("state/schema.sql"), include_str!("state/suspect.sql"), include_str!("state/entity.sql"), include_str!("state/run.sql")];
 
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]
@@ -45,8 +46,11 @@ pub struct State {
     pub first: Position,
     pub before: Chain,
     pub format: u32,
+    /// Where runs of no space write; set by whoever opens it, no part of what it says.
+    pub default_space: String,
     pub catalog: Arc<Catalog>,
     pub(crate) carried: Option<entity::Carried>,
+    pub runs: run::Runs,
     /// Rows written since the last commit of `state.db`.
     pub open_rows: usize,
     dirty: BTreeSet<String>,
@@ -89,8 +93,10 @@ impl State {
             first: 1,
             before: Chain::ZERO,
             format: 1,
+            default_space: "default".to_owned(),
             catalog: Arc::default(),
             carried: None,
+            runs: run::Runs::default(),
             open_rows: 0,
             dirty: BTreeSet::new(),
             open: false,
@@ -124,6 +130,7 @@ impl State {
         self.groups = group::load_all(&self.db)?;
         self.deferred = rows::load_deferred(&self.db)?;
         (self.catalog, self.carried) = (Arc::new(entity::load_catalog(&self.db)?), None);
+        self.runs = run::load(&self.db)?;
         (self.open_rows, self.dirty) = (0, BTreeSet::new());
         Ok(())
     }
@@ -145,6 +152,7 @@ impl State {
                 group::store(&self.db, group)?;
             }
         }
+        self.store_runs()?;
         self.put_meta("applied_position", &self.applied.position.to_string())?;
         self.put_meta("chain", &self.applied.chain.to_string())?;
         self.put_meta("first", &self.first.to_string())?;

@@ -10,6 +10,7 @@ mod groups;
 mod hand_on;
 mod open;
 mod publish;
+mod runs;
 mod search;
 pub(crate) mod witness;
 
@@ -28,9 +29,11 @@ use model::event::Event;
 use model::{Code, Position, Problem};
 use tokio::sync::watch;
 
+pub(crate) use entity::query as entity_query;
 pub use entity::{Asking, Found, HistoryPage, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
+pub(crate) use open::event_from_json;
 pub use open::{Home, Opening};
 pub use search::{Page, Query};
 
@@ -84,6 +87,8 @@ pub(crate) struct Inner {
     looking: AtomicUsize,
     mailbox: Mailbox,
     scheduled: AtomicBool,
+    /// Runs can walk on that no command stands for.
+    ready: AtomicBool,
     entropy: Mutex<Entropy>,
     /// Tells this opening's delivery tokens from all others.
     epoch: u64,
@@ -304,7 +309,7 @@ impl Tenant {
 
     /// Whoever held the writer looks once more after letting go: what came meanwhile found it taken.
     fn hand_over_rest(&self) {
-        if !self.0.mailbox.is_empty() {
+        if !self.0.mailbox.is_empty() || self.0.ready.load(Ordering::Acquire) {
             self.hand_over();
         }
     }
@@ -316,7 +321,7 @@ impl Tenant {
     /// One batch. False when there was nothing to do.
     fn turn(&self, writer: &mut Option<Writer>) -> bool {
         let (commands, replies) = self.0.mailbox.take();
-        if commands.is_empty() {
+        if commands.is_empty() && !self.0.ready.load(Ordering::Acquire) {
             return false;
         }
         let Some(open) = writer.as_mut() else {
@@ -353,6 +358,7 @@ impl Tenant {
         if let Some((until, _)) = writer.state.deferred.first() {
             self.due_in(until.since(moment.now));
         }
+        self.note_runs(writer, moment);
     }
 
     /// A failed sync or a broken state: nothing more is answered, the process ends.
@@ -458,7 +464,8 @@ impl Work for Inner {
             }
             drop(writer);
             tenant.0.scheduled.store(false, Ordering::Release);
-            if tenant.0.mailbox.is_empty() || tenant.0.scheduled.swap(true, Ordering::AcqRel) {
+            let idle = tenant.0.mailbox.is_empty() && !tenant.0.ready.load(Ordering::Acquire);
+            if idle || tenant.0.scheduled.swap(true, Ordering::AcqRel) {
                 return;
             }
         }

@@ -16,13 +16,16 @@ use model::event::Event;
 use model::record::Record;
 use model::{Code, Position, Problem, Timestamp};
 
-use crate::apply::{Place, apply};
+use crate::apply::Place;
 use crate::command::{Answer, Command};
-use crate::decide::{Decided, Entry, Ground, Refusal, decide};
+use crate::decide::{self, Decided, Entry, Ground, Refusal, decide};
+use crate::draft::Draft;
 use crate::entropy::Entropy;
 use crate::faults::planted;
 use crate::read;
+use crate::route;
 use crate::state::{Fault, State};
+use crate::walk;
 
 /// Limits of one batch (R5). A larger command is a batch of its own.
 pub const BATCH_COMMANDS_MAX: usize = 1024;
@@ -30,6 +33,8 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// How long folded state may wait for its COMMIT, and how many rows.
 pub const STATE_OPEN_MAX: Duration = Duration::from_millis(50);
 const STATE_ROWS_MAX: usize = 8_192;
+/// Runs that one batch walks; the rest follow in the next.
+const WALKS_MAX: usize = 512;
 /// A step of the wall clock against the boot clock that is worth a record.
 pub(crate) const STEP_MIN_NANOS: i128 = 1_000_000_000;
 
@@ -80,6 +85,8 @@ pub struct Writer {
     /// Wall clock minus boot clock when the writer last took note.
     pub(crate) offset: Option<i128>,
     state_opened: Option<Duration>,
+    /// The disk was full at the last batch.
+    full: bool,
     /// Lines that `ack_early` answered for and did not write yet.
     held_back: Option<Batch>,
 }
@@ -87,7 +94,7 @@ pub struct Writer {
 impl Writer {
     pub fn new(ledger: Box<dyn Ledger>, state: State, entropy: Entropy) -> Writer {
         let batch = Batch::new(ledger.head(), ledger.synced(), Timestamp::EPOCH);
-        Writer { ledger, state, entropy, batch, offset: None, state_opened: None, held_back: None }
+        Writer { ledger, state, entropy, batch, offset: None, state_opened: None, full: false, held_back: None }
     }
 
     /// Decides and makes durable one batch of commands. `Err` means the process must stop; nobody was answered.
@@ -96,8 +103,10 @@ impl Writer {
         self.batch.clear(self.ledger.head(), self.ledger.synced(), moment.now);
         self.state.begin()?;
         let full = self.ledger.is_full();
+        self.full = full;
         let (mut turn, offset) = (Turn::default(), self.offset);
         let mut sync = self.note_clock_step(moment, &mut turn)?;
+        let closes = commands.iter().any(is_close);
         for command in commands {
             let refused = full
                 && matches!(
@@ -106,6 +115,7 @@ impl Writer {
                         | Command::AdmitDue
                         | Command::Write { .. }
                         | Command::Apply { .. }
+                        | Command::Run(_)
                 );
             let answer = if refused {
                 Err(storage_full())
@@ -113,6 +123,10 @@ impl Writer {
                 self.decide_one(moment, command, &mut turn, &mut sync)?
             };
             turn.answers.push(answer);
+        }
+        // A full disk fails nothing: runs stand still until there is space.
+        if !full && !closes {
+            sync |= self.walk_ready(moment, &mut turn)?;
         }
         self.make_durable(moment, offset, sync, turn)
     }
@@ -125,11 +139,23 @@ impl Writer {
         sync: &mut bool,
     ) -> Result<Result<Answer, Problem>, Fatal> {
         let next = self.batch.head().position + 1;
-        let mut ground = Ground { now: moment.now, next, entropy: &mut self.entropy };
-        match decide(&self.state, command, &mut ground) {
-            Ok(Decided { entries, answer, sync: needs_sync }) => {
+        let decided = match command {
+            Command::Run(command) => {
+                let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+                let answer = decide::run::decide(&mut draft, command);
+                let entries = draft.into_entries();
+                answer.map(|answer| (entries, answer, true))
+            }
+            command => {
+                let mut ground = Ground { now: moment.now, next, entropy: &mut self.entropy };
+                let decided = decide(&self.state, command, &mut ground);
+                decided.and_then(|decided| self.routed(moment, next, decided))
+            }
+        };
+        match decided {
+            Ok((entries, answer, needs_sync)) => {
                 *sync |= needs_sync;
-                self.fold(moment.now, entries, turn)?;
+                self.commit(moment.now, entries, turn);
                 Ok(Ok(answer))
             }
             Err(Refusal::Problem(problem)) => {
@@ -141,10 +167,62 @@ impl Writer {
         }
     }
 
-    /// One commit: a line in the batch, then the fold.
+    /// Folds what was decided and finds whom its events concern; all of it is one commit.
+    fn routed(
+        &mut self,
+        moment: Moment,
+        next: Position,
+        decided: Decided,
+    ) -> Result<(Vec<Entry>, Answer, bool), Refusal> {
+        let Decided { entries, answer, sync } = decided;
+        if route::listens(&self.state) {
+            route::check(&self.state, entries.iter().filter_map(topic_of))?;
+        }
+        let defines = entries.iter().any(|entry| matches!(entry.record, Record::DefinitionsApplied(_)));
+        let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+        draft.add_all(entries)?;
+        if defines {
+            decide::run::deployed(&mut draft)?;
+        }
+        route::all(&mut draft, 0)?;
+        Ok((draft.into_entries(), answer, sync))
+    }
+
+    /// Runs that can go on do so, each in a commit of its own. True when one did.
+    fn walk_ready(&mut self, moment: Moment, turn: &mut Turn) -> Result<bool, Fatal> {
+        let mut walked = false;
+        for _ in 0..WALKS_MAX {
+            let Some(run) = self.state.runs.ready.front().copied() else { break };
+            let next = self.batch.head().position + 1;
+            let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+            let mut draft = draft.over(self.ledger.as_ref());
+            walk::walk(&mut draft, run)?;
+            let entries = draft.into_entries();
+            if entries.is_empty() {
+                // It is gone: nothing to write, and not to be asked again.
+                self.state.runs.ready.pop_front();
+                continue;
+            }
+            self.commit(moment.now, entries, turn);
+            walked = true;
+        }
+        Ok(walked)
+    }
+
+    /// One commit, then the fold.
     fn fold(&mut self, now: Timestamp, entries: Vec<Entry>, turn: &mut Turn) -> Result<(), Fatal> {
+        let next = self.batch.head().position + 1;
+        let mut draft = Draft::new(&mut self.state, &mut self.entropy, now, next);
+        draft.add_all(entries)?;
+        let entries = draft.into_entries();
+        self.commit(now, entries, turn);
+        Ok(())
+    }
+
+    /// What was folded becomes a line in the batch.
+    fn commit(&mut self, now: Timestamp, entries: Vec<Entry>, turn: &mut Turn) {
         if entries.is_empty() {
-            return Ok(());
+            return;
         }
         let mut encoded = Vec::with_capacity(entries.len());
         let mut records = Vec::with_capacity(entries.len());
@@ -155,14 +233,12 @@ impl Writer {
         let first = self.batch.commit(&encoded);
         for (index, record) in records.into_iter().enumerate() {
             let place = Place { position: first + index as u64, time: now };
-            apply(&mut self.state, place, &record)?;
             turn.committed.push(match record {
                 Record::Event(event) => Committed::Event(Arc::from(event)),
                 record => Committed::Other(place, record),
             });
         }
         self.state.applied = self.batch.head();
-        Ok(())
     }
 
     fn make_durable(
@@ -244,6 +320,11 @@ impl Writer {
         self.state_opened
     }
 
+    /// Whether runs can walk on that no command stands for.
+    pub fn has_ready(&self) -> bool {
+        !self.state.runs.ready.is_empty() && !self.full
+    }
+
     pub fn head(&self) -> Position {
         self.ledger.head().position
     }
@@ -269,6 +350,18 @@ impl Writer {
             Some(batch) => self.ledger.append(&batch, true).map_err(fatal),
             None => Ok(()),
         }
+    }
+}
+
+/// Nothing may follow the mark of a clean stop.
+fn is_close(command: &Command) -> bool {
+    matches!(command, Command::Note { records } if matches!(records[..], [Record::LedgerClosed]))
+}
+
+fn topic_of(entry: &Entry) -> Option<&str> {
+    match &entry.record {
+        Record::Event(event) => Some(event.envelope.topic.as_str()),
+        _ => None,
     }
 }
 

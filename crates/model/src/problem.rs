@@ -91,6 +91,10 @@ codes! {
     EntityExists "entity.exists" 409 4 Author "there is another row with this id";
     QueryNotFound "query.not_found" 404 3 Author "there is no such query";
     MutationNotFound "mutation.not_found" 404 3 Author "there is no such mutation";
+    LogicNotFound "logic.not_found" 404 3 Author "there is no such logic";
+    QueryTooSlow "query.too_slow" 422 4 Author "the query looks at too much inside a run";
+    RunNotFound "run.not_found" 404 3 Author "there is no such run in progress";
+    WaitAnswered "wait.answered" 409 4 Author "the question was answered before";
     ExprSyntax "expr.syntax" 422 4 Author "the expression cannot be read";
     ExprUnknownName "expr.unknown_name" 422 4 Author "the expression uses an unknown name";
     ExprType "expr.type" 422 4 Author "the expression mixes types that do not go together";

@@ -4,6 +4,7 @@
 //! fold, because skipping it would rebuild another state than the one that was answered from.
 
 mod change;
+mod run;
 
 use std::sync::Arc;
 
@@ -12,15 +13,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub use change::{Applied, Change, Changed, ChangedData, Set};
+pub use run::{
+    AutomationSet, GateSet, How, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunMoved, RunRecord, RunStarted,
+    SchedulePassed, SettledOccurrence, Status, Verdict, WaitEnded,
+};
 
 use crate::event::{BadBody, Content, Envelope, Event};
 use crate::{Position, Timestamp};
 
 /// The newest format this binary writes; a ledger that says a higher one is of a newer version.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The format that brought `definitions.applied` and `entity.changed`.
 pub const FORMAT_OF_ENTITIES: u32 = 2;
+
+/// The format that brought occurrences, runs and waits.
+pub const FORMAT_OF_RUNS: u32 = 3;
 
 /// A range of positions, both ends in it.
 pub type Span = (Position, Position);
@@ -145,6 +153,7 @@ pub enum Record {
     /// What a workspace declares now.
     DefinitionsApplied(Box<Applied>),
     EntityChanged(Box<Changed>),
+    Run(RunRecord),
     LedgerClosed,
     LedgerTruncated {
         position: Position,
@@ -272,6 +281,7 @@ impl Record {
             Record::GroupCrashed { .. } => "group.crashed",
             Record::DefinitionsApplied(_) => "definitions.applied",
             Record::EntityChanged(_) => "entity.changed",
+            Record::Run(record) => record.kind(),
             Record::LedgerClosed => "ledger.closed",
             Record::LedgerTruncated { .. } => "ledger.truncated",
             Record::LedgerTrimmed { .. } => "ledger.trimmed",
@@ -326,6 +336,7 @@ impl Record {
             }
             Record::DefinitionsApplied(applied) => applied.data(),
             Record::EntityChanged(changed) => changed.data(),
+            Record::Run(record) => record.data(),
             Record::LedgerClosed => "{}".to_owned(),
             Record::LedgerTruncated { position, file, offset, bytes } => to_text(
                 &serde_json::json!({"position": position, "file": file, "offset": offset, "bytes": bytes}),
@@ -361,6 +372,7 @@ impl Record {
             }
             Record::DefinitionsApplied(applied) => applied.body(),
             Record::EntityChanged(changed) => changed.body(),
+            Record::Run(record) => record.body(),
             _ => None,
         }
     }
@@ -389,7 +401,10 @@ impl Record {
             "definitions.applied" => Ok(Record::DefinitionsApplied(Box::new(Applied::decode(&at)?))),
             "entity.changed" => Ok(Record::EntityChanged(Box::new(Changed::decode(&at)?))),
             kind if kind.starts_with("group.") => decode_group(kind, &at),
-            kind => decode_housekeeping(kind, &at),
+            kind => match RunRecord::decode(&at)? {
+                Some(record) => Ok(Record::Run(record)),
+                None => decode_housekeeping(kind, &at),
+            },
         }
     }
 }

@@ -24,6 +24,37 @@ struct Rows<'a> {
     written: BTreeMap<Key, Option<Row>>,
 }
 
+/// What a change was made by, when that was a run: its event's position, the depth of what it causes, its id.
+pub type Cause<'a> = (Position, u32, Option<&'a str>);
+
+/// As [`write`], for the writes of a run.
+pub fn write_caused(
+    state: &State,
+    writes: Vec<Write>,
+    cause: Cause<'_>,
+    ground: &mut Ground<'_>,
+) -> Result<(Vec<Entry>, Vec<Written>), Refusal> {
+    let decided = write(state, writes, ground)?;
+    let Answer::Written(written) = decided.answer else { return Ok((Vec::new(), Vec::new())) };
+    let (position, depth, run) = cause;
+    let caused = |entry: Entry, entropy: &mut crate::entropy::Entropy| match entry.record {
+        Record::Event(mut event) if event.envelope.cause.is_none() => {
+            event.envelope.cause = Some(position);
+            event.envelope.depth = depth;
+            event.envelope.run = run.map(str::to_owned);
+            Entry::new(Record::Event(event), entropy)
+        }
+        Record::Event(mut event) => {
+            event.envelope.depth = depth + 1;
+            event.envelope.run = run.map(str::to_owned);
+            Entry::new(Record::Event(event), entropy)
+        }
+        record => Entry { record, encoded: entry.encoded },
+    };
+    let entries = decided.entries.into_iter().map(|entry| caused(entry, ground.entropy)).collect();
+    Ok((entries, written))
+}
+
 /// All or none, in one commit.
 pub(super) fn write(state: &State, writes: Vec<Write>, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
     let mut rows = Rows { state, written: BTreeMap::new() };

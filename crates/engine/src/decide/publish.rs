@@ -48,6 +48,19 @@ pub(super) fn publish(
     Ok(Decided { entries, answer: Answer::Published(outcomes), sync: true })
 }
 
+/// As [`publish`], for one event of a run.
+pub fn one(
+    state: &State,
+    prepared: Prepared,
+    ground: &mut Ground<'_>,
+) -> Result<(Vec<Entry>, Outcome), Refusal> {
+    if let Some(outcome) = repeated(state, &HashMap::new(), &prepared)? {
+        return Ok((Vec::new(), outcome));
+    }
+    let (entry, outcome, _) = record(prepared, ground.next, ground);
+    Ok((vec![entry], outcome))
+}
+
 /// The answer to a key that was used before, in the ledger or earlier in this same array.
 fn repeated(
     state: &State,

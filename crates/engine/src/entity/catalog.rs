@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::definition::{Definition, Kind, Mutation, Query, Shape};
+use model::definition::{Definition, Kind, Logic, Mutation, Query, Shape};
 use model::record::Applied;
 use model::{Code, Position, Problem};
 
 use super::Concept;
+use crate::automation::{Automation, Automations};
+use crate::program::Program;
 
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -23,6 +25,8 @@ pub struct Entry {
 pub struct Catalog {
     entries: BTreeMap<(Kind, String), Entry>,
     concepts: BTreeMap<String, Arc<Concept>>,
+    pub automations: Automations,
+    programs: BTreeMap<String, Arc<Program>>,
 }
 
 impl Catalog {
@@ -40,6 +44,12 @@ impl Catalog {
             let concept = Concept::new(concept.clone())?;
             self.concepts.insert(concept.definition.id.clone(), Arc::new(concept));
         }
+        if let Definition::Automation(definition) = entry.definition.as_ref() {
+            self.automations.put(Automation::new(definition.clone(), entry.hash.clone(), entry.position)?);
+        }
+        if let Definition::Logic(logic) = entry.definition.as_ref() {
+            self.programs.insert(logic.name.clone(), Arc::new(Program::logic(&logic.steps)));
+        }
         let key = (entry.definition.kind(), entry.definition.key().to_owned());
         self.entries.insert(key, entry);
         Ok(())
@@ -49,6 +59,9 @@ impl Catalog {
         self.entries.remove(&(kind, name.to_owned()));
         if kind == Kind::Concept {
             self.concepts.remove(name);
+        }
+        if kind == Kind::Automation {
+            self.automations.remove(name);
         }
     }
 
@@ -70,6 +83,7 @@ impl Catalog {
                 tracing::error!(kind = %set.kind, name = set.name, why, "a recorded definition cannot be used");
             }
         }
+        next.automations.rewire();
         next
     }
 
@@ -105,6 +119,21 @@ impl Catalog {
             Some(Definition::Mutation(mutation)) => Ok(mutation),
             _ => Err(self.unknown(Code::MutationNotFound, Kind::Mutation, name)),
         }
+    }
+
+    /// Logic by its name, or by `logic` and its name with a capital.
+    pub fn logic(&self, name: &str) -> Result<(&Logic, Arc<Program>), Problem> {
+        let mut long = String::from("logic");
+        let mut letters = name.chars();
+        long.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        long.push_str(letters.as_str());
+        for name in [name, long.as_str()] {
+            let entry = self.get(Kind::Logic, name).map(|entry| entry.definition.as_ref());
+            if let (Some(Definition::Logic(logic)), Some(program)) = (entry, self.programs.get(name)) {
+                return Ok((logic, program.clone()));
+            }
+        }
+        Err(self.unknown(Code::LogicNotFound, Kind::Logic, name))
     }
 
     pub fn shape(&self, name: &str) -> Option<&Shape> {

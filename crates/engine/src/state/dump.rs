@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Result, State};
 
-const TABLES: [(&str, &str); 10] = [
+const TABLES: [(&str, &str); 17] = [
     ("meta", "name"),
     ("group", "name"),
     ("failure", "\"group\", position"),
@@ -16,6 +16,13 @@ const TABLES: [(&str, &str); 10] = [
     ("deferred", "position"),
     ("definition", "kind, name"),
     ("entity", "concept, id, space"),
+    ("run", "position"),
+    ("pending", "position, n"),
+    ("gate", "automation, trigger, gate, key"),
+    ("event", "position"),
+    ("version", "hash"),
+    ("automation", "name"),
+    ("schedule", "automation, trigger"),
 ];
 
 impl State {

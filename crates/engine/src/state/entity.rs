@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::definition::Definition;
+use model::definition::{Definition, Kind};
 use model::event::Event;
 use model::record::{Applied, Change, Changed};
 use model::{Position, Timestamp};
@@ -54,6 +54,14 @@ impl Carried {
 
 impl State {
     pub(crate) fn define(&mut self, place: Place, applied: &Applied) -> Result<()> {
+        let replaced = applied.set.iter().map(|set| (set.kind, &set.name));
+        let replaced = replaced.chain(applied.removed.iter().map(|(kind, name)| (*kind, name)));
+        for (_, name) in replaced.filter(|(kind, _)| *kind == Kind::Automation) {
+            self.retire(name)?;
+        }
+        for (_, name) in applied.removed.iter().filter(|(kind, _)| *kind == Kind::Automation) {
+            self.forget_automation(name)?;
+        }
         for (kind, name) in &applied.removed {
             self.db.execute(
                 "DELETE FROM definition WHERE kind = ?1 AND name = ?2",
@@ -145,6 +153,17 @@ impl State {
 
     pub fn row(&self, concept: &str, space: &str, id: &str) -> Result<Option<Row>> {
         row(&self.db, concept, space, id)
+    }
+
+    /// The row in this space, else the global one, else the only one with this id where all spaces are seen.
+    pub fn row_near(&self, concept: &str, space: &str, id: &str) -> Result<Option<Row>> {
+        let concept = self.catalog.concept(concept).map_or(concept, |concept| concept.id()).to_owned();
+        for space in [space, "_system"] {
+            if let Some(row) = self.row(&concept, space, id)? {
+                return Ok(Some(row));
+            }
+        }
+        if space == "_system" { self.only_row(&concept, id) } else { Ok(None) }
     }
 
     /// The row with this id, when only one space has it.
@@ -246,6 +265,7 @@ pub(super) fn load_catalog(db: &Connection) -> Result<Catalog> {
             tracing::error!(%problem, "a recorded definition cannot be used");
         }
     }
+    catalog.automations.rewire();
     Ok(catalog)
 }
 

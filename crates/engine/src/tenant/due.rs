@@ -39,9 +39,13 @@ impl Tenant {
 
     /// When it must be open again though nobody asks: what is durable and waits for its time.
     pub(crate) fn next_due(&self) -> Result<Option<Timestamp>, Problem> {
-        let first = |writer: &mut Writer| Ok(writer.state.deferred.first().map(|(until, _)| *until));
-        let deferred = self.with_writer(first)?;
-        Ok([deferred, retention::next(self)?].into_iter().flatten().min())
+        let first = |writer: &mut Writer| {
+            let deferred = writer.state.deferred.first().map(|(until, _)| *until);
+            let timer = writer.state.runs.timers.first().map(|(at, _)| *at);
+            Ok(deferred.into_iter().chain(timer).min())
+        };
+        let waiting = self.with_writer(first)?;
+        Ok([waiting, retention::next(self)?].into_iter().flatten().min())
     }
 
     /// The next thing a group, a deferred publish or an unflushed ack waits for is due `after` now.
@@ -68,6 +72,7 @@ impl Tenant {
         let moment = self.moment();
         self.tick_groups(moment);
         self.admit_due(moment);
+        self.run_due(moment);
         let mut writer = self.hold_writer();
         let settled = match writer.as_mut() {
             Some(open) => match open.unsettled_since() {

@@ -1,7 +1,7 @@
 //! Writes and reads of rows, on the caller's side: who writes, where, with which secrets; then the writer is asked.
 
 mod history;
-mod query;
+pub(crate) mod query;
 
 use model::definition::Scope;
 use model::{Code, Position, Problem};

@@ -51,8 +51,10 @@ impl Tenant {
         let admitter = Admitter::new(&around.settings, opening.layers)?;
         let mut entropy = opening.entropy;
         let epoch = entropy.number();
-        let (ledger, opened, state, dir) = open_home(opening.home)?;
+        let (ledger, opened, mut state, dir) = open_home(opening.home)?;
         known_format(&state)?;
+        state.default_space.clone_from(&around.settings.default_space);
+        crate::schedule::arm(&mut state, around.clock.now());
         let mut writer = Writer::new(ledger, state, entropy.split());
         let moment = Moment { now: around.clock.now(), boot: around.clock.boot() };
         writer.offset = Some(moment.offset());
@@ -65,6 +67,7 @@ impl Tenant {
             mailbox: Mailbox::default(),
             looking: AtomicUsize::new(0),
             scheduled: AtomicBool::new(false),
+            ready: AtomicBool::new(false),
             entropy: Mutex::new(entropy),
             epoch,
             tail: RwLock::new(Tail::new(head + 1)),
@@ -391,7 +394,7 @@ fn fold(ledger: &dyn Ledger, state: &mut State) -> Result<(), Problem> {
 
 /// Reads back an event as [`Event::to_json`] wrote it: dead letters keep theirs in this form. Payload and extensions are
 /// taken as they stand, never parsed.
-pub(super) fn event_from_json(text: &str) -> Option<Event> {
+pub(crate) fn event_from_json(text: &str) -> Option<Event> {
     let mut parts: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
     let mut take = |name: &str| parts.remove(name);
     let position = serde_json::from_str(take("position")?.get()).ok()?;

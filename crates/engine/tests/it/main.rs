@@ -8,6 +8,7 @@ mod groups;
 mod maintain;
 mod publish;
 mod restart;
+mod runs;
 mod rig;
 mod suspects;
 mod temp;

@@ -1,0 +1,172 @@
+//! Automations made ready: triggers compiled, their topics in one trie, so that an event finds what it concerns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lang::cron::Calendar;
+use lang::filter::Filter;
+use model::definition::{self, Change, EntityRef, TriggerKind};
+use model::topic::Pattern;
+use model::topic::trie::Trie;
+use model::{Code, Position, Problem};
+
+use crate::program::Program;
+
+pub mod matching;
+
+/// One version of an automation.
+#[derive(Debug)]
+pub struct Automation {
+    pub definition: definition::Automation,
+    pub hash: String,
+    /// Where it was applied: its schedules begin there.
+    pub position: Position,
+    pub triggers: Vec<Trigger>,
+    pub program: Arc<Program>,
+}
+
+#[derive(Debug)]
+pub struct Trigger {
+    pub definition: definition::Trigger,
+    pub patterns: Vec<Pattern>,
+    pub filter: Option<Filter>,
+    /// When time pulls it.
+    pub calendar: Option<Calendar>,
+}
+
+impl Automation {
+    pub fn new(
+        definition: definition::Automation,
+        hash: String,
+        position: Position,
+    ) -> Result<Automation, Problem> {
+        let triggers = definition.triggers.iter().map(Trigger::new).collect::<Result<_, _>>()?;
+        let program = Arc::new(Program::automation(&definition.steps));
+        Ok(Automation { definition, hash, position, triggers, program })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// The short form of the hash that people see.
+    pub fn version(&self) -> &str {
+        self.hash.get(..12).unwrap_or(&self.hash)
+    }
+
+    pub fn trigger(&self, id: &str) -> Option<&Trigger> {
+        self.triggers.iter().find(|trigger| trigger.definition.id == id)
+    }
+}
+
+impl Trigger {
+    fn new(definition: &definition::Trigger) -> Result<Trigger, Problem> {
+        let filter = definition.filter.as_ref().map(compile_filter).transpose()?;
+        let calendar = Calendar::of(&definition.on)?;
+        Ok(Trigger { patterns: patterns(&definition.on)?, filter, calendar, definition: definition.clone() })
+    }
+}
+
+pub fn compile_filter(filter: &definition::Filter) -> Result<Filter, Problem> {
+    match filter {
+        definition::Filter::Expr(expr) => Filter::parse(&serde_json::Value::from(expr.0.as_str())),
+        definition::Filter::Form(form) => Filter::parse(form),
+    }
+}
+
+/// The topics whose events may concern a trigger; none for those that only time or people pull.
+pub fn patterns(on: &TriggerKind) -> Result<Vec<Pattern>, Problem> {
+    let texts: Vec<String> = match on {
+        TriggerKind::Event(patterns) => patterns.clone(),
+        TriggerKind::Absent { event, .. } => event.clone(),
+        TriggerKind::Webhook(name) => vec![format!("hook.{name}")],
+        TriggerKind::Entity { concept, changes } => {
+            let kinds = if changes.is_empty() { &Change::ALL[..] } else { changes };
+            kinds.iter().map(|change| format!("graph.node.{}.{concept}", change.as_str())).collect()
+        }
+        TriggerKind::State { entities, .. } | TriggerKind::NumericState { entities, .. } => {
+            rows_of(entities)
+        }
+        TriggerKind::Cron { .. } | TriggerKind::Every(_) | TriggerKind::At(_) | TriggerKind::Manual => {
+            Vec::new()
+        }
+    };
+    texts.iter().map(|text| Pattern::parse(text)).collect()
+}
+
+fn rows_of(entities: &[EntityRef]) -> Vec<String> {
+    let mut texts: Vec<String> =
+        entities.iter().map(|entity| format!("graph.node.*.{}", entity.concept)).collect();
+    texts.sort();
+    texts.dedup();
+    texts
+}
+
+/// Every automation that is declared, and whom a topic concerns.
+#[derive(Clone, Debug, Default)]
+pub struct Automations {
+    by_name: BTreeMap<String, Arc<Automation>>,
+    routes: Arc<Routes>,
+}
+
+#[derive(Debug, Default)]
+struct Routes {
+    trie: Trie<u32>,
+    targets: Vec<(Arc<Automation>, usize)>,
+}
+
+impl Automations {
+    pub fn get(&self, name: &str) -> Option<&Arc<Automation>> {
+        self.by_name.get(name)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Automation>> {
+        self.by_name.values()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    pub fn named(&self, name: &str) -> Result<&Arc<Automation>, Problem> {
+        self.get(name).ok_or_else(|| {
+            Problem::new(Code::NotFound, format!("there is no automation \"{name}\""))
+                .hint("`everwhen automations list` shows what is declared")
+        })
+    }
+
+    /// Changes what is declared; [`Automations::rewire`] then makes it count.
+    pub fn put(&mut self, automation: Automation) {
+        self.by_name.insert(automation.name().to_owned(), Arc::new(automation));
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.by_name.remove(name);
+    }
+
+    pub fn rewire(&mut self) {
+        let mut routes = Routes::default();
+        for automation in self.by_name.values() {
+            for (index, trigger) in automation.triggers.iter().enumerate() {
+                let target = routes.targets.len() as u32;
+                for pattern in &trigger.patterns {
+                    routes.trie.insert(pattern, target);
+                }
+                routes.targets.push((automation.clone(), index));
+            }
+        }
+        self.routes = Arc::new(routes);
+    }
+
+    /// Triggers whose topics have this one, in a fixed order.
+    pub fn concerned(&self, topic: &str) -> Vec<(Arc<Automation>, usize)> {
+        if self.routes.targets.is_empty() {
+            return Vec::new();
+        }
+        let mut found: Vec<u32> = Vec::new();
+        self.routes.trie.receivers(topic, &mut found);
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().map(|target| self.routes.targets[target as usize].clone()).collect()
+    }
+}

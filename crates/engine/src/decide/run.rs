@@ -1,0 +1,234 @@
+//! Decides what is asked about runs: starts by hand, cancels, answers, toggles, and what is due by now.
+//!
+//! These fold as they go ([`Draft`]); each refuses before its first record, or not at all.
+
+use model::record::{AutomationSet, How, Outcome, RunRecord};
+use model::{Code, Position, Problem};
+use serde_json::Value;
+
+use super::Refusal;
+use crate::command::{Answer, RunCommand, Toggle};
+use crate::draft::Draft;
+use crate::route::{self, start, wake_due};
+use crate::run::WaitKind;
+use crate::schedule;
+use crate::state::run::Timer;
+use crate::walk::{self, Invoked, Stopped};
+
+/// Timers that one commit serves; the rest follow in the next.
+const DUE_MAX: usize = 256;
+
+pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refusal> {
+    match command {
+        RunCommand::Start { automation, input, event, actor } => {
+            let by = Invoked {
+                name: &automation,
+                input,
+                actor,
+                depth: 0,
+                kind: "manual",
+                caller: None,
+                space: event.as_ref().and_then(|event| event["space"].as_str().map(str::to_owned)),
+                event,
+            };
+            let (verdict, run) = walk::invoke(draft, by).map_err(stopped)?;
+            let id = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);
+            Ok(Answer::Started { run: id, outcome: verdict.outcome, reason: verdict.reason })
+        }
+        RunCommand::Cancel { run, why } => {
+            let position = known(draft, &run)?;
+            start::end_cancelled(draft, position, &why)?;
+            Ok(done(draft))
+        }
+        RunCommand::Answer { run, wait, value, actor } => answer(draft, &run, wait, value, &actor),
+        RunCommand::EffectDone { run, wait, how, value } => {
+            if is_open(draft, (run, wait))? {
+                route::end_wait(draft, (run, wait), how, None, value)?;
+            }
+            Ok(done(draft))
+        }
+        RunCommand::Found { run, wait, event } => {
+            if is_open(draft, (run, wait))? {
+                route::end_wait(draft, (run, wait), How::Met, Some(event), Value::Null)?;
+            }
+            Ok(done(draft))
+        }
+        RunCommand::Set { automation, toggle } => set(draft, &automation, toggle),
+        RunCommand::Due => due(draft),
+    }
+}
+
+fn done(draft: &Draft<'_>) -> Answer {
+    Answer::Done { head: draft.next() }
+}
+
+fn stopped(stopped: Stopped) -> Refusal {
+    match stopped {
+        Stopped::Fault(fault) => Refusal::Fault(fault),
+        Stopped::Failure(failure) => Problem::new(Code::NotFound, failure.message)
+            .hint("`everwhen automations list` shows what is declared")
+            .into(),
+    }
+}
+
+fn known(draft: &Draft<'_>, run: &str) -> Result<Position, Problem> {
+    draft.state.runs.position_of(run).ok_or_else(|| {
+        Problem::new(Code::RunNotFound, format!("no run \"{run}\" is in progress"))
+            .hint("`everwhen runs list` shows runs; one that has ended cannot be changed")
+    })
+}
+
+fn is_open(draft: &Draft<'_>, (run, wait): (Position, u32)) -> Result<bool, Refusal> {
+    let run = draft.state.run(run)?;
+    Ok(run.is_some_and(|run| run.wait(wait).is_some_and(|wait| wait.ended.is_none())))
+}
+
+/// The first answer wins; who may answer is written in the question.
+fn answer(
+    draft: &mut Draft<'_>,
+    run: &str,
+    number: u32,
+    value: Value,
+    actor: &str,
+) -> Result<Answer, Refusal> {
+    let position = known(draft, run)?;
+    let live = draft.state.run(position)?;
+    let wait = live.as_ref().and_then(|live| live.wait(number));
+    let Some(WaitKind::Ask { to, options, .. }) = wait.map(|wait| &wait.kind) else {
+        return Err(Problem::new(Code::NotFound, format!("\"{run}.{number}\" is no open question"))
+            .hint("`everwhen waits list --kind ask` shows what is open")
+            .into());
+    };
+    if wait.is_some_and(|wait| wait.ended.is_some()) {
+        return Err(Problem::new(Code::WaitAnswered, format!("\"{run}.{number}\" was answered before")).into());
+    }
+    if !may_answer(to, actor) {
+        return Err(Problem::new(Code::AuthDenied, format!("{actor} was not asked"))
+            .hint(format!("asked was: {to}"))
+            .into());
+    }
+    if !options.is_empty() && !options.contains(&value) {
+        let detail = format!("{value} is none of the answers that may be given");
+        let hint = options.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+        return Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value").into());
+    }
+    route::end_wait(draft, (position, number), How::Answered, None, value)?;
+    Ok(done(draft))
+}
+
+fn may_answer(to: &Value, actor: &str) -> bool {
+    let name = actor.split_once(':').map_or(actor, |(_, name)| name);
+    match to {
+        Value::Null => true,
+        Value::String(who) => who == actor || who == name || who == "*",
+        Value::Array(several) => several.iter().any(|who| may_answer(who, actor)),
+        _ => false,
+    }
+}
+
+fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refusal> {
+    draft.state.catalog.automations.named(name)?;
+    let (enabled, paused) = match toggle {
+        Toggle::Enable => (Some(true), None),
+        Toggle::Disable => (Some(false), None),
+        Toggle::Pause => (None, Some(true)),
+        Toggle::Resume => (None, Some(false)),
+    };
+    let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason: None };
+    draft.push_run(RunRecord::AutomationSet(set))?;
+    match toggle {
+        Toggle::Resume => {
+            let kept: Vec<_> = draft
+                .state
+                .pending()
+                .iter()
+                .filter(|(_, pending)| pending.automation == name && pending.reason == "paused")
+                .map(|(id, _)| *id)
+                .collect();
+            for id in kept {
+                wake_due::go_on(draft, id)?;
+            }
+        }
+        Toggle::Disable => {
+            let armed: Vec<_> = draft
+                .state
+                .pending()
+                .iter()
+                .filter(|(_, pending)| pending.automation == name && pending.gate != "mode")
+                .map(|(id, _)| *id)
+                .collect();
+            for id in armed {
+                start::settle(draft, id, Outcome::Skipped, Some("disabled"), None)?;
+            }
+        }
+        Toggle::Enable | Toggle::Pause => {}
+    }
+    Ok(done(draft))
+}
+
+/// Serves what is due by now, oldest first.
+fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
+    for _ in 0..DUE_MAX {
+        let Some((at, timer)) = draft.state.runs.timers.first().cloned() else { break };
+        if at > draft.now {
+            break;
+        }
+        match timer.clone() {
+            Timer::Wait(id) => route::end_wait(draft, id, How::Timeout, None, Value::Null)?,
+            Timer::Recheck(id) => recheck(draft, id, at)?,
+            Timer::Pending(id) => wake_due::go_on(draft, id)?,
+            Timer::Schedule { automation, trigger } => schedule::fire(draft, &automation, &trigger)?,
+        }
+        // Whatever it came to, this timer is over; one that was armed anew is a later one.
+        draft.state.runs.timers.remove(&(at, timer));
+    }
+    let more = draft.state.runs.timers.first().is_some_and(|(at, _)| *at <= draft.now);
+    Ok(Answer::Admitted { more })
+}
+
+/// A condition that reads time: it holds now, or is asked again.
+fn recheck(draft: &mut Draft<'_>, id: crate::run::WaitId, at: model::Timestamp) -> Result<(), Refusal> {
+    let Some(run) = draft.state.run(id.0)? else { return Ok(()) };
+    if route::wait_holds(draft.state, &run, id, draft.now)? {
+        return Ok(route::end_wait(draft, id, How::Met, None, Value::Null)?);
+    }
+    draft.state.runs.timers.remove(&(at, Timer::Recheck(id)));
+    let next = walk::next_minute(draft.now);
+    draft.state.runs.timers.insert((next, Timer::Recheck(id)));
+    Ok(())
+}
+
+/// Definitions changed: schedules are armed anew, and what belonged to automations that are gone ends.
+pub fn deployed(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    let gone = |draft: &Draft<'_>, name: &str| draft.state.catalog.automations.get(name).is_none();
+    let pending: Vec<_> = draft.state.pending().iter().map(|(id, p)| (*id, p.automation.clone())).collect();
+    for (id, name) in pending {
+        if gone(draft, &name) {
+            start::settle(draft, id, Outcome::Skipped, Some("disabled"), None)?;
+        }
+    }
+    let live: Vec<_> = draft.state.runs.live.iter().map(|(at, run)| (*at, run.automation.clone())).collect();
+    for (run, name) in live {
+        if gone(draft, &name) {
+            start::end_cancelled(draft, run, "automation_deleted")?;
+        }
+    }
+    let new: Vec<(String, String)> = draft
+        .state
+        .catalog
+        .automations
+        .all()
+        .flat_map(|automation| {
+            let timed = automation.triggers.iter().filter(|trigger| trigger.calendar.is_some());
+            timed.map(|trigger| (automation.name().to_owned(), trigger.definition.id.clone()))
+        })
+        .filter(|(automation, trigger)| draft.state.fired_through(automation, trigger).is_none())
+        .collect();
+    for (automation, trigger) in new {
+        let through = draft.now;
+        let passed = model::record::SchedulePassed { automation, trigger, through };
+        draft.push_run(RunRecord::SchedulePassed(passed))?;
+    }
+    schedule::arm(draft.state, draft.now);
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! A commit in the making: records are folded as they are added, so that what follows sees them.
+//!
+//! What a failing step did is taken back with [`Draft::rewind`]: its rows by an SQL savepoint, its records by forgetting
+//! them. Only rows and keys may lie between a mark and its rewind; routing comes after the steps.
+
+use std::sync::Arc;
+
+use ledger::Ledger;
+use model::event::Event;
+use model::record::{FORMAT_OF_RUNS, Record, RunRecord};
+use model::{Position, Timestamp};
+
+use crate::apply::{Place, apply};
+use crate::decide::{Entry, Ground};
+use crate::entropy::Entropy;
+use crate::read;
+use crate::state::{Fault, Result, State};
+
+pub struct Draft<'a> {
+    pub state: &'a mut State,
+    pub entropy: &'a mut Entropy,
+    pub now: Timestamp,
+    /// What was written before this batch; `None` where nobody looks back.
+    past: Option<&'a dyn Ledger>,
+    first: Position,
+    entries: Vec<Entry>,
+}
+
+/// A place to come back to.
+pub struct Mark {
+    entries: usize,
+    rows: usize,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(
+        state: &'a mut State,
+        entropy: &'a mut Entropy,
+        now: Timestamp,
+        first: Position,
+    ) -> Draft<'a> {
+        Draft { state, entropy, now, past: None, first, entries: Vec::new() }
+    }
+
+    pub fn over(self, past: &'a dyn Ledger) -> Draft<'a> {
+        Draft { past: Some(past), ..self }
+    }
+
+    /// The first event after `after` that `wanted` says yes to, in the ledger and in what is not yet part of it.
+    pub fn look_back(
+        &self,
+        after: Position,
+        mut wanted: impl FnMut(&Event) -> Result<bool>,
+    ) -> Result<Option<Arc<Event>>> {
+        let mut next = after + 1;
+        if let Some(past) = self.past {
+            let (mut reader, mut bytes, head) = (past.reader(), Vec::new(), past.head().position);
+            while next <= head {
+                let mut found = Ok(None);
+                let end = reader.read(next, read::CHUNK, &mut bytes).map_err(unread)?;
+                let looked = read::events(&bytes, (next, head), |event| {
+                    if matches!(found, Ok(None)) {
+                        found = wanted(&event).map(|yes| yes.then_some(event));
+                    }
+                });
+                looked.map_err(unread)?;
+                if let Some(event) = found? {
+                    return Ok(Some(event));
+                }
+                next = end.next.max(next + 1);
+            }
+        }
+        for event in self.state.passed_after(next) {
+            if wanted(&event)? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the next record will stand.
+    pub fn next(&self) -> Position {
+        self.first + self.entries.len() as u64
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+
+    pub fn push(&mut self, record: Record) -> Result<Position> {
+        let entry = Entry::new(record, self.entropy);
+        self.add(entry)
+    }
+
+    /// As [`Draft::push`]; says first that the ledger holds such records from here on.
+    pub fn push_run(&mut self, record: RunRecord) -> Result<Position> {
+        if self.state.format < FORMAT_OF_RUNS {
+            self.push(Record::FormatRaised { format: FORMAT_OF_RUNS })?;
+        }
+        self.push(Record::Run(record))
+    }
+
+    pub fn add(&mut self, entry: Entry) -> Result<Position> {
+        let place = Place { position: self.next(), time: self.now };
+        apply(self.state, place, &entry.record)?;
+        self.entries.push(entry);
+        Ok(place.position)
+    }
+
+    pub fn add_all(&mut self, entries: Vec<Entry>) -> Result<()> {
+        entries.into_iter().try_for_each(|entry| self.add(entry).map(drop))
+    }
+
+    /// Asks one of the deciding functions, which take the state as it is and give back entries.
+    pub fn ask<T>(&mut self, decide: impl FnOnce(&State, &mut Ground<'_>) -> T) -> T {
+        let next = self.next();
+        let mut ground = Ground { now: self.now, next, entropy: self.entropy };
+        decide(self.state, &mut ground)
+    }
+
+    pub fn mark(&mut self) -> Result<Mark> {
+        self.state.db.prepare_cached("SAVEPOINT step").and_then(|mut run| run.execute([])).map_err(Fault)?;
+        Ok(Mark { entries: self.entries.len(), rows: self.state.open_rows })
+    }
+
+    pub fn keep(&mut self, _: Mark) -> Result<()> {
+        self.state.db.prepare_cached("RELEASE step").and_then(|mut run| run.execute([])).map_err(Fault)?;
+        Ok(())
+    }
+
+    pub fn rewind(&mut self, mark: Mark) -> Result<()> {
+        self.state.db.execute_batch("ROLLBACK TO step; RELEASE step").map_err(Fault)?;
+        self.entries.truncate(mark.entries);
+        self.state.open_rows = mark.rows;
+        self.state.carried = None;
+        Ok(())
+    }
+}
+
+/// What cannot be read back is as bad as a state that cannot be read: the process stops, and says why.
+fn unread(error: impl std::fmt::Display) -> Fault {
+    Fault(rusqlite::Error::ToSqlConversionFailure(error.to_string().into()))
+}

@@ -1,0 +1,192 @@
+//! What the expressions of a run see: its event and trigger, outputs and variables, loops around, rows and time.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lang::expr::{EntityRef, Refs, Val};
+use model::definition::{Expr, Input, Length};
+use model::{Code, Problem, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::program::Program;
+use crate::state::State;
+
+/// Rows of a concept that one expression may look through.
+const ROWS_MAX: usize = 10_000;
+
+static NULL: Value = Value::Null;
+
+/// A round of a loop: its variables, and the outputs of its steps.
+#[derive(Debug, Default)]
+pub struct Frame {
+    pub locals: Vec<(String, Value)>,
+    pub outputs: Map<String, Value>,
+}
+
+#[derive(Debug)]
+pub struct Env {
+    pub program: Arc<Program>,
+    /// Names whose values stay: `event trigger input args ctx actor config partition`.
+    pub fixed: Map<String, Value>,
+    pub vars: Value,
+    pub outputs: Map<String, Value>,
+    pub frames: Vec<Frame>,
+    pub wait: Value,
+    pub now: Timestamp,
+    pub space: String,
+}
+
+impl Env {
+    pub fn eval(&self, state: &State, expr: &Expr) -> Result<Value, Problem> {
+        let compiled = self.program.expr(&expr.0)?;
+        let values = self.values(state, &compiled.refs)?;
+        compiled.of.eval(&self.roots(&values))?.to_json()
+    }
+
+    pub fn test(&self, state: &State, expr: &Expr) -> Result<bool, Problem> {
+        let compiled = self.program.expr(&expr.0)?;
+        let values = self.values(state, &compiled.refs)?;
+        compiled.of.test(&self.roots(&values))
+    }
+
+    pub fn input(&self, state: &State, input: &Input) -> Result<Value, Problem> {
+        match input {
+            Input::Expr(expr) => self.eval(state, expr),
+            Input::Template(value) => {
+                let compiled = self.program.tree(value)?;
+                let values = self.values(state, &compiled.refs)?;
+                compiled.of.eval(&self.roots(&values))
+            }
+        }
+    }
+
+    /// A length of time; what is computed may be seconds, a duration or its text.
+    pub fn length(&self, state: &State, length: &Length) -> Result<std::time::Duration, Problem> {
+        match length {
+            Length::Fixed(length) => Ok(*length),
+            Length::Computed(expr) => {
+                let value = self.eval(state, expr)?;
+                model::time::duration_of(&value).ok_or_else(|| {
+                    Problem::new(Code::ExprType, format!("\"{}\" is {value}, not a length of time", expr.0))
+                        .hint("write seconds, or a text such as \"5m\"")
+                })
+            }
+        }
+    }
+
+    /// The values that names stand for here, without rows and time: what a wait keeps for its condition.
+    pub fn snapshot(&self, refs: &Refs) -> Map<String, Value> {
+        let kept = refs.roots.iter().filter(|name| !matches!(name.as_str(), "state" | "health" | "now"));
+        let named = kept.map(|name| match name.as_str() {
+            "topic" | "payload" | "subject" => "event",
+            name => name,
+        });
+        named.map(|name| (name.to_owned(), self.named(name).into_owned())).collect()
+    }
+
+    fn values(&self, state: &State, refs: &Refs) -> Result<Vec<Cow<'_, Value>>, Problem> {
+        let read = |name: &str| {
+            refs.roots.contains(name)
+                || name == "event" && ["topic", "payload", "subject"].iter().any(|n| refs.roots.contains(*n))
+        };
+        let value = |name: &String| match name.as_str() {
+            name if !read(name) => Ok(Cow::Borrowed(&NULL)),
+            "state" => Ok(Cow::Owned(self.rows(state, refs)?)),
+            "health" => Ok(Cow::Owned(self.health(state)?)),
+            name => Ok(self.named(name)),
+        };
+        self.program.names.iter().map(value).collect()
+    }
+
+    fn roots<'a>(&self, values: &'a [Cow<'_, Value>]) -> Vec<Val<'a>> {
+        let names = self.program.names.iter().zip(values);
+        names
+            .map(|(name, value)| match name.as_str() {
+                "now" => Val::Timestamp(self.now.nanos()),
+                _ => Val::of(value.as_ref()),
+            })
+            .collect()
+    }
+
+    /// The innermost thing of this name.
+    fn named(&self, name: &str) -> Cow<'_, Value> {
+        for frame in self.frames.iter().rev() {
+            if let Some((_, value)) = frame.locals.iter().find(|(local, _)| local == name) {
+                return Cow::Borrowed(value);
+            }
+            if let Some(output) = frame.outputs.get(name) {
+                return Cow::Borrowed(output);
+            }
+        }
+        match name {
+            "vars" => Cow::Borrowed(&self.vars),
+            "wait" => Cow::Borrowed(&self.wait),
+            "steps" => Cow::Owned(self.steps()),
+            name => Cow::Borrowed(self.fixed.get(name).or_else(|| self.outputs.get(name)).unwrap_or(&NULL)),
+        }
+    }
+
+    fn steps(&self) -> Value {
+        let all = self.outputs.iter().chain(self.frames.iter().flat_map(|frame| &frame.outputs));
+        all.map(|(id, output)| (id.clone(), json!({ "output": output }))).collect::<Map<_, _>>().into()
+    }
+
+    /// `state.<kind>.<id>` as far as the expression says which; a kind goes by its id or its bare name.
+    fn rows(&self, state: &State, refs: &Refs) -> Result<Value, Problem> {
+        let mut kinds = Map::new();
+        for entity in &refs.entities {
+            let kind = match entity {
+                EntityRef::One { kind, .. } | EntityRef::All { kind } => kind,
+            };
+            let slot = kinds.entry(kind.clone()).or_insert_with(|| json!({}));
+            let (Value::Object(slot), Ok(concept)) = (slot, state.catalog.concept(kind)) else { continue };
+            match entity {
+                EntityRef::One { id, .. } => {
+                    let row = state.row_near(concept.id(), &self.space, id).map_err(broken)?;
+                    slot.extend(row.map(|row| (id.clone(), Value::Object(row.fields))));
+                }
+                EntityRef::All { .. } => self.all_rows(state, concept.id(), slot)?,
+            }
+        }
+        if refs.indeterminate {
+            for concept in state.catalog.concepts() {
+                let mut rows = Map::new();
+                self.all_rows(state, concept.id(), &mut rows)?;
+                kinds.insert(concept.id().to_owned(), rows.into());
+            }
+        }
+        Ok(kinds.into())
+    }
+
+    /// Seed 001's names: `health.systems[id]` and `health.system` read the rows of the concept named `health`.
+    fn health(&self, state: &State) -> Result<Value, Problem> {
+        let mut rows = Map::new();
+        if let Ok(concept) = state.catalog.concept("health") {
+            self.all_rows(state, concept.id(), &mut rows)?;
+        }
+        let system = self.fixed.get("trigger").and_then(|trigger| trigger["entity"]["id"].as_str());
+        let system = system.and_then(|id| rows.get(id)).cloned().unwrap_or_default();
+        Ok(json!({"systems": rows, "system": system}))
+    }
+
+    fn all_rows(&self, state: &State, concept: &str, into: &mut Map<String, Value>) -> Result<(), Problem> {
+        let many = state.count_rows(concept).map_err(broken)?;
+        if many > ROWS_MAX as u64 {
+            let detail = format!("\"{concept}\" has {many} rows, more than {ROWS_MAX} to look through");
+            return Err(Problem::new(Code::ExprLimit, detail)
+                .hint("name the row by a fixed id, or use a declared query"));
+        }
+        let everywhere = self.space == "_system";
+        state
+            .each_row(concept, |row| {
+                if everywhere || row.space == self.space || row.space == "_system" {
+                    into.insert(row.id, Value::Object(row.fields));
+                }
+            })
+            .map_err(broken)
+    }
+}
+
+pub fn broken(fault: crate::state::Fault) -> Problem {
+    crate::writer::Fatal::from(fault).0
+}

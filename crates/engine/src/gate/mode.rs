@@ -1,0 +1,47 @@
+//! How runs of one automation share the stage: `single`, `restart`, `queued`, `parallel`, by key.
+
+use model::definition::ModeKind;
+use model::record::Outcome;
+use serde_json::Value;
+
+use super::{Gate, Memory, Occurrence, Passed, Result, refuse};
+
+/// Running and queued, unless the automation says otherwise.
+const MAX: u32 = 10;
+
+pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) -> Result<()> {
+    let mode = &of.automation.definition.mode;
+    let key = match &mode.key {
+        None => String::new(),
+        Some(key) => match of.env.eval(memory.state, key) {
+            Ok(Value::String(text)) => text,
+            Ok(value) => value.to_string(),
+            Err(problem) => {
+                refuse(passed, Gate::Mode, "condition_error", &problem);
+                return Ok(());
+            }
+        },
+    };
+    let name = of.automation.name();
+    let stage = memory.state.runs.stage.get(&(name.to_owned(), key.clone()));
+    let beside = memory.starting.iter().filter(|(of, other)| of == name && *other == key).count();
+    let live = stage.map_or(0, std::collections::BTreeSet::len) + beside;
+    let max = mode.max.unwrap_or(MAX) as usize;
+    match mode.kind {
+        ModeKind::Single if live > 0 => passed.stop(Gate::Mode, Outcome::Skipped, "busy"),
+        ModeKind::Restart => passed.cancel = stage.into_iter().flatten().copied().collect(),
+        ModeKind::Parallel if live >= max => passed.stop(Gate::Mode, Outcome::Refused, "max_runs"),
+        ModeKind::Queued if live > 0 => {
+            let queued =
+                memory.state.pending_of(name, &key).filter(|(_, pending)| pending.gate == "mode").count();
+            if live + queued >= max {
+                passed.stop(Gate::Mode, Outcome::Refused, "max_runs");
+            } else {
+                passed.wait(Gate::Mode, "queued", None, key.clone());
+            }
+        }
+        _ => {}
+    }
+    passed.stage = key;
+    Ok(())
+}

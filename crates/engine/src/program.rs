@@ -1,0 +1,117 @@
+//! The expressions of one automation or logic, compiled on first use, and the names they may begin with.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use lang::expr::{Expr, Refs, Scope, TemplateTree};
+use model::Problem;
+use model::definition::{Action, Step};
+use serde_json::Value;
+
+use crate::deliver::lock;
+
+/// What a step of an automation may read.
+const AUTOMATION: [&str; 14] = [
+    "event", "ctx", "trigger", "input", "vars", "steps", "state", "health", "actor", "now", "wait", "args",
+    "config", "partition",
+];
+/// What a step of logic may read.
+const LOGIC: [&str; 10] =
+    ["args", "actor", "now", "vars", "steps", "state", "health", "config", "partition", "trace"];
+
+/// An expression and what it reads.
+#[derive(Debug)]
+pub struct Compiled<T> {
+    pub of: T,
+    pub refs: Refs,
+}
+
+#[derive(Debug)]
+pub struct Program {
+    /// Fixed names first, then the ids of steps and the variables of loops.
+    pub names: Vec<String>,
+    pub fixed: usize,
+    exprs: Mutex<HashMap<String, Arc<Compiled<Expr>>>>,
+    trees: Mutex<HashMap<String, Arc<Compiled<TemplateTree>>>>,
+}
+
+impl Program {
+    pub fn automation(steps: &[Step]) -> Program {
+        Program::new(&AUTOMATION, steps)
+    }
+
+    pub fn logic(steps: &[Step]) -> Program {
+        Program::new(&LOGIC, steps)
+    }
+
+    fn new(fixed: &[&str], steps: &[Step]) -> Program {
+        let mut names: Vec<String> = fixed.iter().map(|name| (*name).to_owned()).collect();
+        name_all(steps, &mut names);
+        Program { names, fixed: fixed.len(), exprs: Mutex::default(), trees: Mutex::default() }
+    }
+
+    pub fn expr(&self, text: &str) -> Result<Arc<Compiled<Expr>>, Problem> {
+        if let Some(known) = lock(&self.exprs).get(text) {
+            return Ok(known.clone());
+        }
+        let expr = self.with_scope(|scope| Expr::compile(text, scope))?;
+        let compiled = Arc::new(Compiled { refs: expr.refs(), of: expr });
+        lock(&self.exprs).insert(text.to_owned(), compiled.clone());
+        Ok(compiled)
+    }
+
+    pub fn tree(&self, value: &Value) -> Result<Arc<Compiled<TemplateTree>>, Problem> {
+        let text = value.to_string();
+        if let Some(known) = lock(&self.trees).get(&text) {
+            return Ok(known.clone());
+        }
+        let tree = self.with_scope(|scope| TemplateTree::compile(value, scope))?;
+        let compiled = Arc::new(Compiled { refs: tree.refs(), of: tree });
+        lock(&self.trees).insert(text, compiled.clone());
+        Ok(compiled)
+    }
+
+    fn with_scope<T>(&self, compile: impl FnOnce(&Scope<'_>) -> T) -> T {
+        let roots: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        compile(&Scope::of(&roots))
+    }
+}
+
+/// Ids of steps and variables of loops, each once, wherever they stand.
+fn name_all(steps: &[Step], names: &mut Vec<String>) {
+    for step in steps {
+        let mut add = |name: &str| {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        };
+        step.id.iter().for_each(|id| add(id));
+        if let Action::For(each) = &step.action {
+            add(&each.item);
+            add(&each.index);
+        }
+        if let Action::Repeat(_) = &step.action {
+            add("index");
+            add("repeat");
+        }
+        for inner in lists(&step.action) {
+            name_all(inner, names);
+        }
+    }
+}
+
+/// The lists of steps inside a step, in a fixed order.
+pub fn lists(action: &Action) -> Vec<&[Step]> {
+    match action {
+        Action::If { then, otherwise, .. } => vec![then, otherwise],
+        Action::Switch(switch) => {
+            let cases = switch.cases.iter().map(|case| case.steps.as_slice());
+            cases.chain([switch.default.as_slice()]).collect()
+        }
+        Action::For(each) => vec![&each.steps],
+        Action::Repeat(repeat) => vec![&repeat.steps],
+        Action::Parallel { branches, .. } => branches.iter().map(|branch| branch.steps.as_slice()).collect(),
+        Action::Atomic(steps) => vec![steps],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,156 @@
+//! Whom an event concerns: waits it ends, triggers it pulls. In the commit of the event itself (rules R6).
+
+pub mod occurrence;
+pub mod start;
+mod wake;
+
+use std::sync::Arc;
+
+use model::event::Event;
+use model::record::{Outcome, Record, Routed, RunRecord, Verdict};
+use model::{Code, Problem};
+use serde_json::{Map, Value, json};
+
+use crate::automation::{Automation, matching};
+use crate::draft::Draft;
+use crate::gate::{self, Gate, Memory, Passed};
+use crate::state::{Result, State};
+
+pub use wake::due as wake_due;
+pub(crate) use wake::{end as end_wait, takes as wait_takes, test as wait_holds};
+
+/// Occurrences that one event may have.
+const OCCURRENCES_MAX: usize = 10_000;
+
+/// Whether anything here could be concerned by an event at all.
+pub fn listens(state: &State) -> bool {
+    !state.catalog.automations.is_empty() || !state.runs.wakes.is_empty()
+}
+
+/// Refuses a publish whose topic more triggers want than one commit can hold.
+pub fn check<'a>(state: &State, topics: impl Iterator<Item = &'a str>) -> std::result::Result<(), Problem> {
+    for topic in topics {
+        let concerned = state.catalog.automations.concerned(topic);
+        if concerned.len() > OCCURRENCES_MAX {
+            let widest = concerned.iter().flat_map(|(automation, index)| &automation.triggers[*index].patterns);
+            let widest = widest.map(|pattern| pattern.as_str()).find(|text| text.contains(['*', '#']));
+            let detail = format!(
+                "{} triggers want \"{topic}\", more than {OCCURRENCES_MAX}; one that is too wide is \"{}\"",
+                concerned.len(),
+                widest.unwrap_or(topic)
+            );
+            return Err(Problem::new(Code::PatternInvalid, detail).hint("narrow the patterns of triggers"));
+        }
+    }
+    Ok(())
+}
+
+/// Routes every event that the draft holds from `from` on.
+pub fn all(draft: &mut Draft<'_>, from: usize) -> Result<()> {
+    if !listens(draft.state) {
+        return Ok(());
+    }
+    for index in from..draft.len() {
+        let Record::Event(event) = &draft.entries()[index].record else { continue };
+        let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
+        if concerned.is_empty() && !wake::may_concern(draft.state, event) {
+            continue;
+        }
+        let event = event.as_ref().clone();
+        one(draft, &event, &concerned)?;
+    }
+    Ok(())
+}
+
+fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usize)]) -> Result<()> {
+    let value = event.to_value();
+    wake::by_event(draft, event, &value)?;
+    wake::by_change(draft, event, &value)?;
+    let mut judged: Vec<(Verdict, Passed, Arc<Automation>)> = Vec::new();
+    let mut memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+    for (automation, index) in concerned {
+        let trigger = &automation.triggers[*index];
+        let is_routed = memory.state.is_enabled(automation)
+            && matching::matches(memory.state, &trigger.definition.on, event, &value)?;
+        if !is_routed {
+            continue;
+        }
+        let passed = match trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(&value)) {
+            Ok(false) => continue,
+            Err(problem) => filter_error(&problem),
+            Ok(true) => {
+                let of = occurrence::of_event(automation, trigger, event, &value, draft.now);
+                judge(&memory, &of)?
+            }
+        };
+        let verdict = verdict(automation, &trigger.definition.id, &passed);
+        memory.set.extend(passed.set.iter().map(|set| (automation.name().to_owned(), set.clone())));
+        if passed.outcome == Outcome::Ran {
+            memory.starting.push((automation.name().to_owned(), passed.stage.clone()));
+        }
+        judged.push((verdict, passed, automation.clone()));
+    }
+    if judged.is_empty() {
+        return Ok(());
+    }
+    let verdicts = judged.iter().map(|(verdict, ..)| verdict.clone()).collect();
+    draft.push_run(RunRecord::Routed(Routed { event: event.position, verdicts }))?;
+    for (verdict, passed, automation) in judged {
+        start::follow(draft, &passed)?;
+        if passed.pause {
+            start::pause(draft, automation.name())?;
+        }
+        if passed.outcome == Outcome::Ran {
+            start::by_event(draft, &automation, &verdict.trigger, event, &passed)?;
+        }
+    }
+    Ok(())
+}
+
+/// The pause of an operator keeps what comes, that of the breaker refuses it.
+fn judge(memory: &Memory<'_>, of: &gate::Occurrence<'_>) -> Result<Passed> {
+    let name = of.automation.name();
+    if !memory.state.is_paused(name) {
+        return gate::pass(memory, of, Gate::Window);
+    }
+    let storm = memory.state.setting(name).is_some_and(|set| set.reason.as_deref() == Some("storm"));
+    Ok(if storm {
+        Passed::stopped_at(Gate::Breaker, Outcome::Refused, "storm_paused")
+    } else {
+        Passed::kept_back(of.context.clone())
+    })
+}
+
+fn filter_error(problem: &Problem) -> Passed {
+    let mut passed = Passed::stopped_at(Gate::Window, Outcome::Refused, "filter_error");
+    passed.values.insert("error".to_owned(), error_of(problem));
+    passed
+}
+
+pub fn error_of(problem: &Problem) -> Value {
+    json!({"code": problem.code().as_str(), "message": problem.detail()})
+}
+
+pub fn verdict(automation: &Automation, trigger: &str, passed: &Passed) -> Verdict {
+    let gate = match passed.reason {
+        Some("filter_error") => "filter",
+        Some("paused") => "enabled",
+        _ => passed.gate.as_str(),
+    };
+    Verdict {
+        automation: automation.name().to_owned(),
+        trigger: trigger.to_owned(),
+        version: automation.version().to_owned(),
+        outcome: passed.outcome,
+        reason: passed.reason.map(str::to_owned),
+        gate: (passed.outcome != Outcome::Ran).then(|| gate.to_owned()),
+        until: passed.until,
+        key: passed.key.clone(),
+        set: passed.set.clone(),
+        values: values(&passed.values),
+    }
+}
+
+fn values(values: &Map<String, Value>) -> Value {
+    if values.is_empty() { Value::Null } else { Value::Object(values.clone()) }
+}

@@ -1,0 +1,109 @@
+//! What gates and steps see of an occurrence: the event, the trigger and what they say.
+
+use std::sync::Arc;
+
+use model::Timestamp;
+use model::definition::TriggerKind;
+use model::event::Event;
+use serde_json::{Map, Value, json};
+
+use crate::automation::{Automation, Trigger, matching};
+use crate::env::Env;
+use crate::gate::Occurrence;
+
+/// Where runs work that no event brings to a space.
+pub const SYSTEM: &str = "_system";
+
+pub fn of_event<'a>(
+    automation: &'a Arc<Automation>,
+    trigger: &'a Trigger,
+    event: &'a Event,
+    value: &Value,
+    now: Timestamp,
+) -> Occurrence<'a> {
+    let space = event.envelope.space.clone();
+    Occurrence {
+        automation,
+        trigger: Some(trigger),
+        context: context(trigger, event),
+        event: Some(event),
+        position: event.position,
+        time: event.time(),
+        depth: event.envelope.depth,
+        env: env(automation, Some(trigger), value, &Value::Null, now, space),
+        of: None,
+    }
+}
+
+/// The event's subject, else the webhook's name, else the topic.
+pub fn context(trigger: &Trigger, event: &Event) -> String {
+    match (&event.envelope.subject, &trigger.definition.on) {
+        (Some(subject), _) => format!("{}:{}", subject.kind, subject.id),
+        (None, TriggerKind::Webhook(name)) => name.clone(),
+        (None, _) => event.envelope.topic.clone(),
+    }
+}
+
+/// `input` null: the event's payload stands for it.
+pub fn env(
+    automation: &Automation,
+    trigger: Option<&Trigger>,
+    event: &Value,
+    input: &Value,
+    now: Timestamp,
+    space: String,
+) -> Env {
+    let input = if input.is_null() { event["payload"].clone() } else { input.clone() };
+    let mut fixed = Map::new();
+    fixed.insert("event".to_owned(), event.clone());
+    fixed.insert("trigger".to_owned(), trigger_value(trigger, event));
+    fixed.insert("ctx".to_owned(), json!({"input": input, "event": event}));
+    fixed.insert("args".to_owned(), json!({ "event": event }));
+    fixed.insert("input".to_owned(), input);
+    fixed.insert("actor".to_owned(), event["actor"].clone());
+    fixed.insert("partition".to_owned(), space.clone().into());
+    Env {
+        program: automation.program.clone(),
+        fixed,
+        vars: json!({}),
+        outputs: Map::new(),
+        frames: Vec::new(),
+        wait: Value::Null,
+        now,
+        space,
+    }
+}
+
+fn trigger_value(trigger: Option<&Trigger>, event: &Value) -> Value {
+    let kind = trigger.map_or("manual", |trigger| kind_of(&trigger.definition.on));
+    let mut value = json!({
+        "id": trigger.map(|trigger| trigger.definition.id.as_str()), "kind": kind, "event": event,
+        "payload": event["payload"], "actor": event["actor"], "topic": event["topic"],
+    });
+    if event["topic"].as_str().is_some_and(|topic| topic.starts_with("graph.node.")) {
+        let payload = &event["payload"];
+        let subject = &event["subject"];
+        value["entity"] = json!({"concept": subject["kind"], "id": subject["id"]});
+        (value["prev"], value["next"]) = (payload["prev"].clone(), payload["next"].clone());
+        if let Some(TriggerKind::State { field, .. } | TriggerKind::NumericState { field, .. }) =
+            trigger.map(|trigger| &trigger.definition.on)
+        {
+            value["from"] = matching::at(&payload["prev"], field).clone();
+            value["to"] = matching::at(&payload["next"], field).clone();
+        }
+    }
+    value
+}
+
+pub fn kind_of(on: &TriggerKind) -> &'static str {
+    match on {
+        TriggerKind::Event(_) => "event",
+        TriggerKind::Entity { .. } => "entity",
+        TriggerKind::State { .. } => "state",
+        TriggerKind::NumericState { .. } => "numeric_state",
+        TriggerKind::Cron { .. } | TriggerKind::Every(_) | TriggerKind::At(_) => "schedule",
+        TriggerKind::Webhook(_) => "webhook",
+        TriggerKind::Absent { .. } => "absent",
+        TriggerKind::Manual => "manual",
+    }
+}

@@ -1,0 +1,152 @@
+//! What follows a verdict: others make way, pending ones are settled, the run starts; and what starts when one has ended.
+
+use std::sync::Arc;
+
+use model::event::Event;
+use model::record::{
+    AutomationSet, OccurrenceId, Outcome, Reason, RunEnded, RunRecord, RunStarted, SettledOccurrence, Status,
+};
+use model::{Position, Timestamp};
+use serde_json::{Value, json};
+
+use super::occurrence::SYSTEM;
+use crate::automation::Automation;
+use crate::draft::Draft;
+use crate::gate::Passed;
+use crate::run::Run;
+use crate::state::Result;
+
+/// Settles what the verdict takes along, and pauses a storm.
+pub fn follow(draft: &mut Draft<'_>, passed: &Passed) -> Result<()> {
+    for (of, outcome, reason) in &passed.take {
+        settle(draft, *of, *outcome, Some(reason), None)?;
+    }
+    Ok(())
+}
+
+pub fn pause(draft: &mut Draft<'_>, automation: &str) -> Result<()> {
+    let set = AutomationSet {
+        automation: automation.to_owned(),
+        enabled: None,
+        paused: Some(true),
+        reason: Some("storm".to_owned()),
+    };
+    draft.push_run(RunRecord::AutomationSet(set)).map(drop)
+}
+
+pub fn settle(
+    draft: &mut Draft<'_>,
+    of: OccurrenceId,
+    outcome: Outcome,
+    reason: Option<&str>,
+    passed: Option<&Passed>,
+) -> Result<()> {
+    let settled = SettledOccurrence {
+        of,
+        outcome,
+        reason: reason.map(str::to_owned),
+        gate: passed.filter(|passed| passed.outcome != Outcome::Ran).map(|p| p.gate.as_str().to_owned()),
+        set: passed.map(|passed| passed.set.clone()).unwrap_or_default(),
+        values: passed.map_or(Value::Null, |passed| super::values(&passed.values)),
+    };
+    draft.push_run(RunRecord::Settled(settled)).map(drop)
+}
+
+/// Starts the run of an event that passed.
+pub fn by_event(
+    draft: &mut Draft<'_>,
+    automation: &Arc<Automation>,
+    trigger: &str,
+    event: &Event,
+    passed: &Passed,
+) -> Result<Position> {
+    let is_batch = !passed.batch.is_empty();
+    let input = if is_batch { batch_input(draft, &passed.batch)? } else { Value::Null };
+    let kind = if is_batch { "batch" } else { "event" };
+    let started = RunStarted {
+        occurrence: Reason { kind: kind.to_owned(), position: event.position, at: event.time() },
+        event: event.position,
+        space: event.envelope.space.clone(),
+        depth: event.envelope.depth,
+        input,
+        ..blank(draft, automation, trigger, &passed.stage)
+    };
+    start(draft, started, &passed.cancel)
+}
+
+fn batch_input(draft: &Draft<'_>, positions: &[Position]) -> Result<Value> {
+    let mut events = Vec::new();
+    for position in positions {
+        events.extend(draft.state.event(*position)?.map(|event| event.to_value()));
+    }
+    Ok(json!({ "events": events }))
+}
+
+/// Those who make way are cancelled, then it begins.
+pub fn start(draft: &mut Draft<'_>, started: RunStarted, cancel: &[Position]) -> Result<Position> {
+    for run in cancel {
+        end_cancelled(draft, *run, "restart")?;
+    }
+    draft.push_run(RunRecord::Started(Box::new(started)))
+}
+
+/// Ends a run that is to go no further. What it waits for is forgotten; nothing it did is undone.
+pub fn end_cancelled(draft: &mut Draft<'_>, run: Position, why: &str) -> Result<()> {
+    let Some(live) = draft.state.run(run)? else { return Ok(()) };
+    let ended = RunEnded {
+        run,
+        status: Status::Cancelled,
+        code: Some(why.to_owned()),
+        class: None,
+        message: None,
+        output: Value::Null,
+        steps: Vec::new(),
+    };
+    draft.push_run(RunRecord::Ended(ended))?;
+    crate::walk::after_end(draft, &live, Status::Cancelled, &Value::Null, Some(why))
+}
+
+/// A run of this automation that is the answer to nothing yet.
+pub fn blank(draft: &mut Draft<'_>, automation: &Arc<Automation>, trigger: &str, stage: &str) -> RunStarted {
+    RunStarted {
+        id: format!("run_{}", model::id::ulid(draft.now, draft.entropy.bytes())),
+        automation: automation.name().to_owned(),
+        hash: automation.hash.clone(),
+        trigger: trigger.to_owned(),
+        occurrence: Reason { kind: "manual".to_owned(), position: 0, at: draft.now },
+        event: 0,
+        space: automation.definition.space.clone().unwrap_or_else(|| SYSTEM.to_owned()),
+        depth: 0,
+        attempt: 1,
+        caller: None,
+        rerun_of: None,
+        input: Value::Null,
+        key: stage.to_owned(),
+        synthetic: None,
+    }
+}
+
+/// The next one that queued behind a run that has ended.
+pub fn next_queued(draft: &mut Draft<'_>, ended: &Run) -> Result<()> {
+    let stage = (ended.automation.clone(), ended.key.clone());
+    if draft.state.runs.stage.get(&stage).is_some_and(|live| !live.is_empty()) {
+        return Ok(());
+    }
+    let next = draft
+        .state
+        .pending_of(&ended.automation, &ended.key)
+        .find(|(_, pending)| pending.gate == "mode")
+        .map(|(id, _)| *id);
+    match next {
+        Some(id) => super::wake_due::go_on(draft, id),
+        None => Ok(()),
+    }
+}
+
+/// The event of something that no record brought: a schedule, a call, a person.
+pub fn synthetic(topic: &str, space: &str, actor: &str, payload: Value, now: Timestamp) -> Value {
+    json!({
+        "id": "", "topic": topic, "type": topic, "space": space, "time": now, "recorded_at": now, "actor": actor,
+        "depth": 0, "priority": 0, "band": "green", "payload": payload,
+    })
+}

@@ -1,0 +1,121 @@
+//! Waits that an event or a change ends: looked up by topic and row, tested in the same commit (rules R12).
+
+pub mod due;
+
+use model::event::Event;
+use model::record::{How, Outcome, RunRecord, WaitEnded};
+use serde_json::{Map, Value};
+
+use super::start;
+use crate::automation::{compile_filter, matching};
+use crate::condition;
+use crate::draft::Draft;
+use crate::env::Env;
+use crate::run::{Run, Wait, WaitId, WaitKind};
+use crate::state::{Result, State};
+
+pub fn may_concern(state: &State, event: &Event) -> bool {
+    let wakes = &state.runs.wakes;
+    if wakes.is_empty() && state.pending().is_empty() {
+        return false;
+    }
+    event.envelope.topic.starts_with("graph.node.") || !wakes.by_event(&event.envelope.topic).is_empty()
+}
+
+/// `wait_for`: the first event that fits ends it.
+pub fn by_event(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<()> {
+    for id in draft.state.runs.wakes.by_event(&event.envelope.topic) {
+        let Some(run) = draft.state.run(id.0)? else { continue };
+        let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { continue };
+        if takes(draft.state, &run, wait, event, value)? {
+            end(draft, id, How::Met, Some(event.position), Value::Null)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether this event is what the wait is for. A filter that errs does not match.
+pub fn takes(state: &State, run: &Run, wait: &Wait, event: &Event, value: &Value) -> Result<bool> {
+    let WaitKind::For { trigger, filter, after } = &wait.kind else { return Ok(false) };
+    if event.position <= *after || !matching::matches(state, trigger, event, value)? {
+        return Ok(false);
+    }
+    let Some(filter) = filter else { return Ok(true) };
+    Ok(match filter {
+        model::definition::Filter::Expr(expr) => {
+            let Some(mut env) = env_of(state, run, wait, event.recorded_at) else { return Ok(false) };
+            env.fixed.insert("event".to_owned(), value.clone());
+            env.test(state, expr).unwrap_or(false)
+        }
+        form => compile_filter(form).is_ok_and(|filter| filter.test(value).unwrap_or(false)),
+    })
+}
+
+/// `wait_until` and dwells: what looks at the row that changed is asked again.
+pub fn by_change(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<()> {
+    let Some(subject) = event.envelope.subject.as_ref().filter(|_| is_change(event)) else { return Ok(()) };
+    for id in draft.state.runs.wakes.by_change(&subject.kind, &subject.id) {
+        let Some(run) = draft.state.run(id.0)? else { continue };
+        if test(draft.state, &run, id, draft.now)? {
+            end(draft, id, How::Met, Some(event.position), Value::Null)?;
+        }
+    }
+    left(draft, event, value)
+}
+
+fn is_change(event: &Event) -> bool {
+    event.envelope.topic.starts_with("graph.node.")
+}
+
+/// Whether the condition of a wait holds now. One that cannot be evaluated does not hold yet.
+pub fn test(state: &State, run: &Run, id: WaitId, now: model::Timestamp) -> Result<bool> {
+    let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { return Ok(false) };
+    let WaitKind::Until { condition, .. } = &wait.kind else { return Ok(false) };
+    let Some(env) = env_of(state, run, wait, now) else { return Ok(false) };
+    Ok(condition::test(&env, state, condition).unwrap_or(false))
+}
+
+/// What the wait kept of its run, with rows and time as they are now.
+fn env_of(state: &State, run: &Run, wait: &Wait, now: model::Timestamp) -> Option<Env> {
+    let automation = state.version(&run.automation, &run.hash)?;
+    Some(Env {
+        program: automation.program.clone(),
+        vars: wait.env.get("vars").cloned().unwrap_or_default(),
+        wait: wait.env.get("wait").cloned().unwrap_or_default(),
+        fixed: wait.env.clone(),
+        outputs: Map::new(),
+        frames: Vec::new(),
+        now,
+        space: run.space.clone(),
+    })
+}
+
+pub fn end(
+    draft: &mut Draft<'_>,
+    id: WaitId,
+    how: How,
+    event: Option<model::Position>,
+    value: Value,
+) -> Result<()> {
+    let ended = WaitEnded { run: id.0, wait: id.1, how, event, value };
+    draft.push_run(RunRecord::WaitEnded(ended)).map(drop)
+}
+
+/// Dwells whose state is no longer what it was when they began.
+fn left(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<()> {
+    let Some(subject) = &event.envelope.subject else { return Ok(()) };
+    let key = format!("{}:{}", subject.kind, subject.id);
+    let mut gone = Vec::new();
+    for (id, pending) in draft.state.pending().iter().filter(|(_, p)| p.gate == "dwell" && p.key == key) {
+        let Some(automation) = draft.state.version(&pending.automation, &pending.hash) else { continue };
+        let Some(trigger) = automation.trigger(&pending.trigger) else { continue };
+        let next = &value["payload"]["next"];
+        if !due::holds(draft.state, &trigger.definition.on, &event.envelope.space, next, &pending.armed)? {
+            gone.push(*id);
+        }
+    }
+    for id in gone {
+        start::settle(draft, id, Outcome::Skipped, Some("dwell_left"), None)?;
+    }
+    Ok(())
+}

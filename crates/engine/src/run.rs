@@ -1,0 +1,251 @@
+//! A run: one execution of an automation, as plain data that is written down whenever it stands still.
+//!
+//! Where it stands is a tree that mirrors its steps, so that going on never means running again (rules R8):
+//!
+//! ```text
+//!  Block{next: 2, inside: Branches[ Block{next: 1}, Block{next: 0, inside: Wait(4)} ]}
+//!        └ the third step is a `parallel`; its first branch is past one step, its second waits
+//! ```
+
+use model::record::{How, Reason, RunStarted, Status};
+use model::{Position, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A run that has not ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub id: String,
+    /// Of its `run.started`; what everything inside knows it by.
+    pub position: Position,
+    pub automation: String,
+    /// The definition it began under and ends under.
+    pub hash: String,
+    pub trigger: String,
+    pub occurrence: Reason,
+    /// 0: its event stands in no record, see `synthetic`.
+    pub event: Position,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<Value>,
+    pub space: String,
+    pub depth: u32,
+    pub attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<(Position, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_of: Option<String>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub input: Value,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    pub started_at: Timestamp,
+    pub status: Status,
+    #[serde(default)]
+    pub walk: Walked,
+}
+
+/// How far it has come: the part that `run.moved` writes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Walked {
+    pub at: Block,
+    /// Outputs of steps by their ids.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub outputs: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub vars: Map<String, Value>,
+    /// What the last wait left: `wait.completed` and the like.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub wait: Value,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Wait>,
+    /// Waits so far; the next one's number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited: u32,
+    /// The last event that a `wait_for` at each path took.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub taken: Map<String, Value>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// A place in a list of steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    pub next: usize,
+    /// Failures of the step at `next` so far.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u32,
+    /// What the step at `next` is doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Box<Inside>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Inside {
+    /// Stands still until this wait has ended.
+    Wait(u32),
+    /// A failed try; the next one comes when this wait has ended.
+    Retry(u32),
+    /// `if`, `switch`, `atomic`: which list of steps, and where in it.
+    Block { which: usize, at: Block },
+    Loop(Box<Loop>),
+    /// `parallel`: a branch that has ended is `None`.
+    Branches { open: Vec<Option<Block>>, outputs: Vec<Value> },
+}
+
+/// `for` and `repeat`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Loop {
+    /// Recorded when the loop begins; what it reads may change meanwhile. Empty for `repeat`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<Value>,
+    /// How many rounds there are, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
+    pub next: usize,
+    pub open: Vec<Round>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    pub index: usize,
+    pub at: Block,
+    /// Outputs of the steps of this round.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub outputs: Map<String, Value>,
+}
+
+/// What a run stands still for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    pub number: u32,
+    /// The step, such as `actions[0].then[1]`.
+    pub path: String,
+    pub kind: WaitKind,
+    pub since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
+    /// How long `due` is after `since`, which a step of the clock does not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts_ms: Option<u64>,
+    /// Values that its condition or filter reads from the run.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub env: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    Delay,
+    /// The time before a failed step is tried again.
+    Retry,
+    /// Only lets others go on.
+    Yield,
+    Until {
+        condition: model::definition::Condition,
+        refs: Vec<String>,
+        /// Woken by every change of any row.
+        #[serde(default)]
+        indeterminate: bool,
+        /// Its value may change when only time passes: tried again at this instant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recheck: Option<Timestamp>,
+    },
+    For {
+        trigger: model::definition::TriggerKind,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filter: Option<model::definition::Filter>,
+        /// Looks back to what came after this position, once.
+        after: Position,
+    },
+    Ask {
+        question: Value,
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        to: Value,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        options: Vec<Value>,
+        #[serde(default)]
+        approve: bool,
+    },
+    /// Worked outside the loop.
+    Effect {
+        kind: String,
+        with: Value,
+        key: String,
+        attempt: u32,
+    },
+    /// A run that was called.
+    Call { run: Position },
+}
+
+impl WaitKind {
+    /// As contracts §11 names it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield => "delay",
+            WaitKind::Until { .. } => "until",
+            WaitKind::For { .. } => "for",
+            WaitKind::Ask { .. } => "ask",
+            WaitKind::Effect { .. } => "effect",
+            WaitKind::Call { .. } => "call",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub how: How,
+    pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Position>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub value: Value,
+}
+
+impl Run {
+    pub fn new(position: Position, now: Timestamp, started: &RunStarted) -> Run {
+        Run {
+            id: started.id.clone(),
+            position,
+            automation: started.automation.clone(),
+            hash: started.hash.clone(),
+            trigger: started.trigger.clone(),
+            occurrence: started.occurrence.clone(),
+            event: started.event,
+            synthetic: started.synthetic.clone(),
+            space: started.space.clone(),
+            depth: started.depth,
+            attempt: started.attempt,
+            caller: started.caller,
+            rerun_of: started.rerun_of.clone(),
+            input: started.input.clone(),
+            key: started.key.clone(),
+            started_at: now,
+            status: Status::Running,
+            walk: Walked::default(),
+        }
+    }
+
+    pub fn wait(&self, number: u32) -> Option<&Wait> {
+        self.walk.waits.iter().find(|wait| wait.number == number)
+    }
+
+    pub fn wait_mut(&mut self, number: u32) -> Option<&mut Wait> {
+        self.walk.waits.iter_mut().find(|wait| wait.number == number)
+    }
+
+    /// Who acts when it writes and publishes.
+    pub fn actor(&self) -> String {
+        format!("system:automation:{}", self.automation)
+    }
+}
+
+/// A wait by its run and number, as people name it: `<run id>.<number>`.
+pub type WaitId = (Position, u32);

@@ -1,0 +1,257 @@
+//! Schedules: which instants are due, what becomes of those that passed while nobody looked, when the next one is (rules R9).
+//!
+//! A schedule remembers `through`: instants at or before it have had their outcome and never fire again. A new or changed
+//! trigger begins where it was deployed.
+
+use std::sync::Arc;
+
+use lang::cron::{Calendar, jitter};
+use model::definition::{CatchUp, TriggerKind};
+use model::record::{Outcome, Reason, Routed, RunRecord, RunStarted, SchedulePassed, Verdict};
+use model::{Position, Timestamp};
+use serde_json::{Value, json};
+
+use crate::automation::{Automation, Trigger};
+use crate::draft::Draft;
+use crate::gate::{self, Gate, Memory, Occurrence};
+use crate::route::{self, occurrence, start};
+use crate::state::run::Timer;
+use crate::state::{Result, State};
+
+/// Instants that one catch-up may run.
+const ALL_MAX: u32 = 1_000;
+
+/// Arms every schedule that is not armed, and forgets those of triggers that are gone.
+pub fn arm(state: &mut State, now: Timestamp) {
+    let mut armed = Vec::new();
+    for automation in state.catalog.automations.all() {
+        for trigger in automation.triggers.iter().filter(|trigger| trigger.calendar.is_some()) {
+            let through = through(state, automation, trigger, now);
+            armed.extend(next(trigger, through).map(|at| (at, timer(automation, trigger))));
+        }
+    }
+    state.runs.timers.retain(|(_, timer)| !matches!(timer, Timer::Schedule { .. }));
+    state.runs.timers.extend(armed);
+}
+
+fn timer(automation: &Automation, trigger: &Trigger) -> Timer {
+    Timer::Schedule { automation: automation.name().to_owned(), trigger: trigger.definition.id.clone() }
+}
+
+fn through(state: &State, automation: &Automation, trigger: &Trigger, now: Timestamp) -> Timestamp {
+    state.fired_through(automation.name(), &trigger.definition.id).unwrap_or(now)
+}
+
+/// The next instant after `through`, with its jitter.
+fn next(trigger: &Trigger, through: Timestamp) -> Option<Timestamp> {
+    let at = trigger.calendar.as_ref()?.next_after(through)?;
+    Some(at.plus(jitter(&trigger.definition.id, at, spread(&trigger.definition.on))))
+}
+
+fn spread(on: &TriggerKind) -> std::time::Duration {
+    match on {
+        TriggerKind::Cron { jitter, .. } => jitter.unwrap_or_default(),
+        TriggerKind::Every(every) => every.jitter.unwrap_or_default(),
+        _ => std::time::Duration::ZERO,
+    }
+}
+
+fn catch_up(on: &TriggerKind) -> CatchUp {
+    match on {
+        TriggerKind::Cron { catch_up, .. } => catch_up.clone(),
+        TriggerKind::Every(every) => every.catch_up.clone(),
+        _ => CatchUp::Latest,
+    }
+}
+
+/// The next `count` instants of every schedule of an automation.
+pub fn preview(automation: &Automation, now: Timestamp, count: usize) -> Vec<Timestamp> {
+    let mut all = Vec::new();
+    for calendar in automation.triggers.iter().filter_map(|trigger| trigger.calendar.as_ref()) {
+        let mut at = now;
+        while let Some(next) = calendar.next_after(at).filter(|_| all.len() < 64 * count.max(1)) {
+            all.push(next);
+            at = next;
+            if all.len() % count.max(1) == 0 {
+                break;
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all.truncate(count);
+    all
+}
+
+/// Gives every instant of a schedule that is due by now its outcome.
+pub fn fire(draft: &mut Draft<'_>, name: &str, trigger_id: &str) -> Result<()> {
+    let Some(automation) = draft.state.catalog.automations.get(name).cloned() else { return Ok(()) };
+    let Some(trigger) = automation.trigger(trigger_id) else { return Ok(()) };
+    let Some(calendar) = &trigger.calendar else { return Ok(()) };
+    let from = through(draft.state, &automation, trigger, draft.now);
+    let due = due(calendar, trigger, from, draft.now);
+    let Some(last) = due.last else { return rearm(draft, &automation, trigger, from) };
+    let mut verdicts = Vec::new();
+    if !draft.state.is_enabled(&automation) {
+        verdicts.push(many(&automation, trigger, Outcome::Skipped, "disabled", &due, due.count));
+        return finish(draft, &automation, trigger, verdicts, last, &[]);
+    }
+    let (runs, missed) = chosen(calendar, &catch_up(&trigger.definition.on), &due, draft.now);
+    if let Some((reason, count)) = missed {
+        verdicts.push(many(&automation, trigger, Outcome::Missed, reason, &due, count));
+    }
+    finish(draft, &automation, trigger, verdicts, last, &runs)
+}
+
+/// Instants after `first` and at or before `last`.
+struct Due {
+    first: Timestamp,
+    last: Option<Timestamp>,
+    count: u64,
+}
+
+fn due(calendar: &Calendar, trigger: &Trigger, from: Timestamp, now: Timestamp) -> Due {
+    let late = |at: &Timestamp| at.plus(jitter(&trigger.definition.id, *at, spread(&trigger.definition.on))) <= now;
+    let mut last = calendar.latest(from, now);
+    // An instant whose jitter has not passed is not due yet.
+    while let Some(at) = last.filter(|at| !late(at)) {
+        last = calendar.latest(from, Timestamp::from_nanos(at.nanos() - 1));
+    }
+    let count = last.map_or(0, |last| calendar.count(from, last));
+    Due { first: from, last, count }
+}
+
+type Missed = Option<(&'static str, u64)>;
+
+/// Which instants run, each with whether it is a late one, and how many do not.
+fn chosen(calendar: &Calendar, policy: &CatchUp, due: &Due, now: Timestamp) -> (Vec<(Timestamp, bool)>, Missed) {
+    let Some(last) = due.last else { return (Vec::new(), None) };
+    // Within a minute it is on time: a tick may be late, a process that was down is not so short.
+    let on_time = last.plus(std::time::Duration::from_secs(60)) > now;
+    match policy {
+        CatchUp::None if on_time => (vec![(last, false)], missed("catch_up_none", due.count - 1)),
+        CatchUp::None => (Vec::new(), missed("catch_up_none", due.count)),
+        CatchUp::Latest => (vec![(last, !on_time || due.count > 1)], missed("not_latest", due.count - 1)),
+        CatchUp::All { max, within } => {
+            let from = within.map_or(due.first, |within| now.minus(within).max(due.first));
+            let older = due.count - calendar.count(from, last);
+            let max = (*max).min(ALL_MAX) as usize;
+            let mut all = Vec::new();
+            let mut at = from;
+            while let Some(next) = calendar.next_after(at).filter(|next| *next <= last) {
+                all.push((next, next != last || !on_time));
+                at = next;
+                if all.len() > max + 1_000 {
+                    break;
+                }
+            }
+            let over = all.len().saturating_sub(max);
+            let runs = all.split_off(over);
+            let reason = if over > 0 { "over_max" } else { "older_than_window" };
+            (runs, missed(reason, older + over as u64))
+        }
+    }
+}
+
+fn missed(reason: &'static str, count: u64) -> Missed {
+    (count > 0).then_some((reason, count))
+}
+
+/// One record for many instants with one fate.
+fn many(
+    automation: &Automation,
+    trigger: &Trigger,
+    outcome: Outcome,
+    reason: &str,
+    due: &Due,
+    count: u64,
+) -> Verdict {
+    Verdict {
+        automation: automation.name().to_owned(),
+        trigger: trigger.definition.id.clone(),
+        version: automation.version().to_owned(),
+        outcome,
+        reason: Some(reason.to_owned()),
+        gate: Some(if reason == "disabled" { "enabled" } else { "match" }.to_owned()),
+        until: None,
+        key: None,
+        set: Vec::new(),
+        values: json!({"from": due.first, "to": due.last, "count": count}),
+    }
+}
+
+fn finish(
+    draft: &mut Draft<'_>,
+    automation: &Arc<Automation>,
+    trigger: &Trigger,
+    verdicts: Vec<Verdict>,
+    last: Timestamp,
+    runs: &[(Timestamp, bool)],
+) -> Result<()> {
+    if !verdicts.is_empty() {
+        draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts }))?;
+    }
+    for (at, late) in runs {
+        run_at(draft, automation, trigger, *at, *late)?;
+    }
+    let passed = SchedulePassed {
+        automation: automation.name().to_owned(),
+        trigger: trigger.definition.id.clone(),
+        through: last,
+    };
+    draft.push_run(RunRecord::SchedulePassed(passed))?;
+    rearm(draft, automation, trigger, last)
+}
+
+fn rearm(draft: &mut Draft<'_>, automation: &Automation, trigger: &Trigger, through: Timestamp) -> Result<()> {
+    let timer = timer(automation, trigger);
+    draft.state.runs.timers.retain(|(_, other)| *other != timer);
+    draft.state.runs.timers.extend(next(trigger, through).map(|at| (at, timer)));
+    Ok(())
+}
+
+/// One due instant asks the gates as an event would.
+fn run_at(
+    draft: &mut Draft<'_>,
+    automation: &Arc<Automation>,
+    trigger: &Trigger,
+    at: Timestamp,
+    late: bool,
+) -> Result<Position> {
+    let space = automation.definition.space.clone().unwrap_or_else(|| occurrence::SYSTEM.to_owned());
+    let payload = json!({"scheduledAt": at, "automation": automation.name(), "trigger": trigger.definition.id});
+    let actor = format!("system:automation:{}", automation.name());
+    let event = start::synthetic(&format!("automation.schedule.{}", automation.name()), &space, &actor, payload, at);
+    let of = Occurrence {
+        automation,
+        trigger: Some(trigger),
+        context: automation.name().to_owned(),
+        event: None,
+        position: 0,
+        time: at,
+        depth: 0,
+        env: occurrence::env(automation, Some(trigger), &event, &Value::Null, draft.now, space.clone()),
+        of: None,
+    };
+    let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+    let mut passed = gate::pass(&memory, &of, Gate::Throttle)?;
+    if passed.outcome == Outcome::Pending {
+        (passed.outcome, passed.reason, passed.key) = (Outcome::Skipped, Some("busy"), None);
+    }
+    if passed.outcome == Outcome::Ran && late {
+        passed.outcome = Outcome::CaughtUp;
+    }
+    passed.values.insert("at".to_owned(), json!(at));
+    let verdict = route::verdict(automation, &trigger.definition.id, &passed);
+    let position = draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts: vec![verdict] }))?;
+    if !matches!(passed.outcome, Outcome::Ran | Outcome::CaughtUp) {
+        return Ok(position);
+    }
+    let started = RunStarted {
+        occurrence: Reason { kind: "schedule".to_owned(), position, at },
+        space,
+        synthetic: Some(event),
+        ..start::blank(draft, automation, &trigger.definition.id, &passed.stage)
+    };
+    start::start(draft, started, &passed.cancel)
+}

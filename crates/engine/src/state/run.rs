@@ -1,0 +1,345 @@
+//! Live runs and all that waits, in memory as far as finding them needs, whole in `state.db`.
+//!
+//! Runs are written through at COMMIT only, so that one which begins and ends in between leaves no trace there.
+//! Indexes (who is woken by which row, which topic, which instant) are built when the state is loaded.
+
+mod event;
+mod gate;
+mod wakes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use model::definition::Definition;
+use model::record::{OccurrenceId, RunEnded, RunMoved, RunStarted, Status, WaitEnded};
+use model::{Position, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+pub use gate::{GateKey, Pending, Setting};
+pub use wakes::Wakes;
+
+use super::{Result, State};
+use crate::apply::Place;
+use crate::automation::Automation;
+use crate::run::{Ended, Run, WaitId};
+
+/// What a live run is, without what it has done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Brief {
+    pub id: String,
+    pub automation: String,
+    pub hash: String,
+    pub key: String,
+    pub event: Position,
+    pub status: Status,
+    /// Since which position it could walk on.
+    pub ready: Option<Position>,
+}
+
+/// What comes due without being asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    Wait(WaitId),
+    /// A condition that reads time.
+    Recheck(WaitId),
+    Pending(OccurrenceId),
+    Schedule { automation: String, trigger: String },
+}
+
+#[derive(Default)]
+pub struct Runs {
+    pub live: BTreeMap<Position, Brief>,
+    by_id: HashMap<String, Position>,
+    /// Since the last COMMIT; `None`: it ended.
+    changed: HashMap<Position, Option<Run>>,
+    /// Runs that can walk on, in the order in which they could.
+    pub ready: VecDeque<Position>,
+    pub timers: BTreeSet<(Timestamp, Timer)>,
+    pub wakes: Wakes,
+    /// Live runs by automation and mode key.
+    pub stage: HashMap<(String, String), BTreeSet<Position>>,
+    /// Definitions that runs hold and the catalogue no longer has.
+    versions: HashMap<String, Arc<Automation>>,
+    pub(super) gates: gate::Gates,
+    pub(super) events: event::Events,
+}
+
+impl Runs {
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.gates.pending.is_empty()
+    }
+
+    pub fn position_of(&self, id: &str) -> Option<Position> {
+        self.by_id.get(id).copied()
+    }
+
+    fn make_ready(&mut self, run: Position, since: Position) {
+        let Some(brief) = self.live.get_mut(&run) else { return };
+        if brief.ready.is_none() {
+            brief.ready = Some(since);
+            self.ready.push_back(run);
+        }
+        brief.status = Status::Running;
+    }
+
+    /// It has walked; nearly always it was the first in the queue.
+    fn unready(&mut self, run: Position) {
+        match self.ready.front() {
+            Some(first) if *first == run => _ = self.ready.pop_front(),
+            _ => self.ready.retain(|ready| *ready != run),
+        }
+    }
+
+    fn enter(&mut self, run: &Run, ready: Option<Position>) {
+        let brief = Brief {
+            id: run.id.clone(),
+            automation: run.automation.clone(),
+            hash: run.hash.clone(),
+            key: run.key.clone(),
+            event: run.event,
+            status: run.status,
+            ready,
+        };
+        self.by_id.insert(run.id.clone(), run.position);
+        self.stage.entry((run.automation.clone(), run.key.clone())).or_default().insert(run.position);
+        self.live.insert(run.position, brief);
+    }
+
+    fn leave(&mut self, run: &Run) {
+        self.live.remove(&run.position);
+        self.by_id.remove(&run.id);
+        let place = (run.automation.clone(), run.key.clone());
+        if let Some(stage) = self.stage.get_mut(&place) {
+            stage.remove(&run.position);
+            if stage.is_empty() {
+                self.stage.remove(&place);
+            }
+        }
+    }
+
+    fn arm(&mut self, run: &Run) {
+        for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
+            let id = (run.position, wait.number);
+            self.wakes.insert(id, wait);
+            self.timers.extend(wakes::timers_of(id, wait));
+        }
+    }
+
+    fn disarm(&mut self, run: &Run) {
+        for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
+            let id = (run.position, wait.number);
+            self.wakes.remove(id, wait);
+            for timer in wakes::timers_of(id, wait) {
+                self.timers.remove(&timer);
+            }
+        }
+    }
+}
+
+impl State {
+    pub fn run(&self, position: Position) -> Result<Option<Run>> {
+        if let Some(changed) = self.runs.changed.get(&position) {
+            return Ok(changed.clone());
+        }
+        if !self.runs.live.contains_key(&position) {
+            return Ok(None);
+        }
+        let mut read = self.db.prepare_cached("SELECT body FROM run WHERE position = ?1")?;
+        let body: Option<String> = read.query_row([position], |row| row.get(0)).optional()?;
+        Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
+    }
+
+    pub(crate) fn start_run(&mut self, place: Place, started: &RunStarted) {
+        let run = Run::new(place.position, place.time, started);
+        self.runs.enter(&run, None);
+        self.runs.make_ready(run.position, place.position);
+        self.runs.events.keep(run.event);
+        self.open_rows += 1;
+        self.runs.changed.insert(run.position, Some(run));
+    }
+
+    pub(crate) fn move_run(&mut self, place: Place, moved: &RunMoved) -> Result<()> {
+        let Some(mut run) = self.run(moved.run)? else { return Ok(()) };
+        self.runs.disarm(&run);
+        run.walk = serde_json::from_value(moved.state.clone()).unwrap_or_default();
+        run.status = moved.status;
+        self.runs.arm(&run);
+        if let Some(brief) = self.runs.live.get_mut(&moved.run) {
+            (brief.status, brief.ready) = (moved.status, None);
+        }
+        // It may stand in the queue already, when it walked out of turn.
+        self.runs.unready(moved.run);
+        if moved.status == Status::Running {
+            self.runs.make_ready(moved.run, place.position);
+        }
+        self.open_rows += 1;
+        self.runs.changed.insert(moved.run, Some(run));
+        Ok(())
+    }
+
+    pub(crate) fn end_wait(&mut self, place: Place, ended: &WaitEnded) -> Result<()> {
+        let Some(mut run) = self.run(ended.run)? else { return Ok(()) };
+        self.runs.disarm(&run);
+        if let Some(wait) = run.wait_mut(ended.wait) {
+            let (how, event, value) = (ended.how, ended.event, ended.value.clone());
+            wait.ended = Some(Ended { how, at: place.time, event, value });
+        }
+        self.runs.events.keep_if(ended.event);
+        run.status = Status::Running;
+        self.runs.arm(&run);
+        self.runs.make_ready(ended.run, place.position);
+        self.open_rows += 1;
+        self.runs.changed.insert(ended.run, Some(run));
+        Ok(())
+    }
+
+    pub(crate) fn end_run(&mut self, ended: &RunEnded) -> Result<()> {
+        let Some(run) = self.run(ended.run)? else { return Ok(()) };
+        self.runs.disarm(&run);
+        self.runs.leave(&run);
+        self.runs.unready(ended.run);
+        self.runs.events.release(run.event);
+        self.open_rows += 1;
+        self.runs.changed.insert(ended.run, None);
+        self.drop_unused(&run.hash)
+    }
+
+    /// The version a run or a pending occurrence is on.
+    pub fn version(&self, name: &str, hash: &str) -> Option<Arc<Automation>> {
+        let declared = self.catalog.automations.get(name).filter(|automation| automation.hash == hash);
+        declared.or_else(|| self.runs.versions.get(hash)).cloned()
+    }
+
+    /// How many live runs each version of an automation has.
+    pub fn runs_per_version(&self, name: &str) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for brief in self.runs.live.values().filter(|brief| brief.automation == name) {
+            *counts.entry(brief.hash.clone()).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    fn uses_version(&self, hash: &str) -> bool {
+        self.runs.live.values().any(|brief| brief.hash == hash)
+            || self.runs.gates.pending.values().any(|pending| pending.hash == hash)
+    }
+
+    /// Keeps a version that is about to be replaced, while something still runs on it.
+    pub(crate) fn retire(&mut self, name: &str) -> Result<()> {
+        let Some(old) = self.catalog.automations.get(name).cloned() else { return Ok(()) };
+        if !self.uses_version(&old.hash) {
+            return Ok(());
+        }
+        let body = Definition::Automation(old.definition.clone()).to_json();
+        let mut put =
+            self.db.prepare_cached("INSERT OR REPLACE INTO version (hash, body) VALUES (?1, ?2)")?;
+        put.execute(params![old.hash, body])?;
+        drop(put);
+        self.runs.versions.insert(old.hash.clone(), old);
+        Ok(())
+    }
+
+    pub(crate) fn drop_unused(&mut self, hash: &str) -> Result<()> {
+        if self.runs.versions.contains_key(hash) && !self.uses_version(hash) {
+            self.runs.versions.remove(hash);
+            self.db.prepare_cached("DELETE FROM version WHERE hash = ?1")?.execute([hash])?;
+        }
+        Ok(())
+    }
+
+    /// Writes what changed since the last COMMIT.
+    pub(super) fn store_runs(&mut self) -> Result<()> {
+        let mut changed: Vec<_> = std::mem::take(&mut self.runs.changed).into_iter().collect();
+        changed.sort_by_key(|(position, _)| *position);
+        for (position, run) in changed {
+            match run {
+                Some(run) => {
+                    let ready = self.runs.live.get(&position).and_then(|brief| brief.ready);
+                    let mut put = self
+                        .db
+                        .prepare_cached("INSERT OR REPLACE INTO run (position, ready, body) VALUES (?1, ?2, ?3)")?;
+                    put.execute(params![position, ready, body_of(&run)])?;
+                }
+                None => _ = self.db.prepare_cached("DELETE FROM run WHERE position = ?1")?.execute([position])?,
+            }
+        }
+        self.store_gates()?;
+        self.store_events()
+    }
+
+    /// A step of the clock moves every wait that counts time, not instants.
+    pub(crate) fn shift_runs(&mut self, by_ms: i64) -> Result<()> {
+        let positions: Vec<Position> = self.runs.live.keys().copied().collect();
+        for position in positions {
+            let Some(mut run) = self.run(position)? else { continue };
+            if !run.walk.waits.iter().any(|wait| wait.lasts_ms.is_some()) {
+                continue;
+            }
+            self.runs.disarm(&run);
+            for wait in run.walk.waits.iter_mut().filter(|wait| wait.lasts_ms.is_some()) {
+                wait.due = wait.due.map(|due| shifted(due, by_ms));
+            }
+            self.runs.arm(&run);
+            self.open_rows += 1;
+            self.runs.changed.insert(position, Some(run));
+        }
+        self.shift_pending(by_ms);
+        Ok(())
+    }
+}
+
+pub(super) fn shifted(at: Timestamp, by_ms: i64) -> Timestamp {
+    Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000)
+}
+
+fn body_of(run: &Run) -> String {
+    serde_json::to_string(run).expect("a run has string keys and finite numbers")
+}
+
+/// Reads everything that lives, and builds the indexes.
+pub(super) fn load(db: &Connection) -> Result<Runs> {
+    let mut runs = Runs { gates: gate::load(db)?, ..Runs::default() };
+    let mut ready = BTreeMap::new();
+    let mut read = db.prepare("SELECT ready, body FROM run ORDER BY position")?;
+    let mut rows = read.query([])?;
+    while let Some(row) = rows.next()? {
+        let since: Option<Position> = row.get(0)?;
+        let Ok(run) = serde_json::from_str::<Run>(&row.get::<_, String>(1)?) else { continue };
+        runs.enter(&run, since);
+        runs.arm(&run);
+        runs.events.keep(run.event);
+        for wait in &run.walk.waits {
+            runs.events.keep_if(wait.ended.as_ref().and_then(|ended| ended.event));
+        }
+        if let Some(since) = since {
+            ready.insert((since, run.position), run.position);
+        }
+    }
+    runs.ready = ready.into_values().collect();
+    for (id, pending) in &runs.gates.pending {
+        if let Some(until) = pending.until {
+            runs.timers.insert((until, Timer::Pending(*id)));
+        }
+    }
+    for event in runs.gates.pending.values().flat_map(|pending| pending.events.clone()).collect::<Vec<_>>() {
+        runs.events.keep(event);
+    }
+    runs.events.stored(db)?;
+    runs.versions = load_versions(db)?;
+    Ok(runs)
+}
+
+fn load_versions(db: &Connection) -> Result<HashMap<String, Arc<Automation>>> {
+    let mut read = db.prepare("SELECT hash, body FROM version")?;
+    let mut rows = read.query([])?;
+    let mut versions = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (hash, body): (String, String) = (row.get(0)?, row.get(1)?);
+        let Ok(Definition::Automation(definition)) = Definition::from_json(&body) else { continue };
+        match Automation::new(definition, hash.clone(), 0) {
+            Ok(automation) => _ = versions.insert(hash, Arc::new(automation)),
+            Err(problem) => tracing::error!(%problem, "a version that runs still use cannot be read"),
+        }
+    }
+    Ok(versions)
+}

@@ -1,0 +1,99 @@
+//! Who is woken by what: waits by the rows, kinds of rows and topics that they look at.
+
+use std::collections::{BTreeSet, HashMap};
+
+use model::Timestamp;
+use model::topic::trie::Trie;
+
+use super::Timer;
+use crate::automation::patterns;
+use crate::run::{Wait, WaitId, WaitKind};
+
+#[derive(Default)]
+pub struct Wakes {
+    /// `concept/id`, and `concept/*` for all of a kind.
+    by_row: HashMap<String, BTreeSet<WaitId>>,
+    /// Those that may look at anything.
+    any: BTreeSet<WaitId>,
+    by_topic: Trie<WaitId>,
+    /// Asked and not answered.
+    pub asks: BTreeSet<WaitId>,
+    /// Worked outside.
+    pub effects: BTreeSet<WaitId>,
+}
+
+impl Wakes {
+    pub(super) fn insert(&mut self, id: WaitId, wait: &Wait) {
+        match &wait.kind {
+            WaitKind::Until { refs, indeterminate, .. } => {
+                for row in refs {
+                    self.by_row.entry(row.clone()).or_default().insert(id);
+                }
+                if *indeterminate {
+                    self.any.insert(id);
+                }
+            }
+            WaitKind::For { trigger, .. } => {
+                for pattern in patterns(trigger).unwrap_or_default() {
+                    self.by_topic.insert(&pattern, id);
+                }
+            }
+            WaitKind::Ask { .. } => _ = self.asks.insert(id),
+            WaitKind::Effect { .. } => _ = self.effects.insert(id),
+            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Call { .. } => {}
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: WaitId, wait: &Wait) {
+        match &wait.kind {
+            WaitKind::Until { refs, .. } => {
+                for row in refs {
+                    if let Some(waits) = self.by_row.get_mut(row) {
+                        waits.remove(&id);
+                        if waits.is_empty() {
+                            self.by_row.remove(row);
+                        }
+                    }
+                }
+                self.any.remove(&id);
+            }
+            WaitKind::For { trigger, .. } => {
+                for pattern in patterns(trigger).unwrap_or_default() {
+                    self.by_topic.remove(&pattern, id);
+                }
+            }
+            WaitKind::Ask { .. } => _ = self.asks.remove(&id),
+            WaitKind::Effect { .. } => _ = self.effects.remove(&id),
+            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Call { .. } => {}
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_row.is_empty() && self.any.is_empty() && self.by_topic.is_empty()
+    }
+
+    /// Conditions that a change of this row may make true.
+    pub fn by_change(&self, concept: &str, id: &str) -> BTreeSet<WaitId> {
+        let keys = [format!("{concept}/{id}"), format!("{concept}/*")];
+        let named = keys.iter().filter_map(|key| self.by_row.get(key)).flatten();
+        named.chain(&self.any).copied().collect()
+    }
+
+    /// Waits for an event with this topic.
+    pub fn by_event(&self, topic: &str) -> Vec<WaitId> {
+        let mut found = Vec::new();
+        self.by_topic.receivers(topic, &mut found);
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// The instants at which a wait wants to be looked at.
+pub(super) fn timers_of(id: WaitId, wait: &Wait) -> Vec<(Timestamp, Timer)> {
+    let mut timers: Vec<(Timestamp, Timer)> = wait.due.map(|due| (due, Timer::Wait(id))).into_iter().collect();
+    if let WaitKind::Until { recheck: Some(at), .. } = &wait.kind {
+        timers.push((*at, Timer::Recheck(id)));
+    }
+    timers
+}

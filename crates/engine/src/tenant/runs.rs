@@ -1,0 +1,253 @@
+//! Runs on the caller's side: starting, cancelling and answering them, and what is live now.
+
+use std::sync::atomic::Ordering;
+
+use model::record::{How, Outcome};
+use model::{Code, Position, Problem, Timestamp};
+use serde_json::{Value, json};
+
+use super::publish::unexpected;
+use super::{Tenant, entity::broken};
+use crate::admit::Caller;
+use crate::automation::Automation;
+use crate::command::{Answer, Command, RunCommand, Toggle};
+use crate::run::{Run, Wait, WaitKind};
+use crate::state::State;
+use crate::writer::{Moment, Writer};
+
+/// What became of a start by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Started {
+    /// `None`: a gate held it back.
+    pub run: Option<String>,
+    pub outcome: Outcome,
+    pub reason: Option<String>,
+}
+
+/// An effect that wants a worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    pub run: Position,
+    pub run_id: String,
+    pub wait: u32,
+    pub kind: String,
+    pub with: Value,
+    pub key: String,
+    pub attempt: u32,
+}
+
+impl Tenant {
+    /// Starts an automation by hand; only conditions, breaker and mode are asked.
+    pub fn start_run(
+        &self,
+        caller: &Caller,
+        automation: &str,
+        input: Value,
+        event: Option<Value>,
+    ) -> Result<Started, Problem> {
+        let (automation, actor) = (automation.to_owned(), caller.actor.clone());
+        let start = RunCommand::Start { automation, input, event, actor };
+        match self.ask_blocking(Command::Run(start))? {
+            Answer::Started { run, outcome, reason } => Ok(Started { run, outcome, reason }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Ends a run that is in progress; what it did stands.
+    pub fn cancel_run(&self, run: &str) -> Result<(), Problem> {
+        let cancel = RunCommand::Cancel { run: run.to_owned(), why: "cancelled".to_owned() };
+        self.ask_blocking(Command::Run(cancel)).map(drop)
+    }
+
+    /// Answers a question; `wait` is `<run>.<number>`.
+    pub fn answer_wait(&self, caller: &Caller, wait: &str, value: Value) -> Result<(), Problem> {
+        let parts = wait.rsplit_once('.').and_then(|(run, number)| Some((run, number.parse().ok()?)));
+        let Some((run, number)) = parts else {
+            return Err(Problem::new(Code::NotFound, format!("there is no wait \"{wait}\""))
+                .hint("`everwhen waits list` shows what is open"));
+        };
+        let (run, actor) = (run.to_owned(), caller.actor.clone());
+        self.ask_blocking(Command::Run(RunCommand::Answer { run, wait: number, value, actor })).map(drop)
+    }
+
+    /// What a worker made of an effect.
+    pub fn effect_done(&self, effect: &Effect, how: How, value: Value) -> Result<(), Problem> {
+        let (run, wait) = (effect.run, effect.wait);
+        self.ask_blocking(Command::Run(RunCommand::EffectDone { run, wait, how, value })).map(drop)
+    }
+
+    pub fn set_automation(&self, name: &str, toggle: Toggle) -> Result<(), Problem> {
+        let automation = name.to_owned();
+        self.ask_blocking(Command::Run(RunCommand::Set { automation, toggle })).map(drop)
+    }
+
+    /// Effects that nobody has answered for, oldest first.
+    pub fn open_effects(&self) -> Result<Vec<Effect>, Problem> {
+        self.with_writer(|writer| {
+            let mut effects = Vec::new();
+            for (position, number) in &writer.state.runs.wakes.effects {
+                let Some(run) = writer.state.run(*position).map_err(broken)? else { continue };
+                effects.extend(run.wait(*number).and_then(|wait| effect_of(&run, wait)));
+            }
+            Ok(effects)
+        })
+    }
+
+    /// Live runs as contracts §11 shows them, oldest first.
+    pub fn live_runs(&self, automation: Option<&str>) -> Result<Vec<Value>, Problem> {
+        self.with_writer(|writer| {
+            let state = &writer.state;
+            let wanted = state.runs.live.iter().filter(|(_, brief)| {
+                automation.is_none_or(|name| brief.automation == name)
+            });
+            let shown = wanted.map(|(position, _)| state.run(*position).map_err(broken));
+            shown.filter_map(|run| run.map(|run| run.map(|run| run_json(&run))).transpose()).collect()
+        })
+    }
+
+    /// Open waits of live runs.
+    pub fn waits(&self) -> Result<Vec<Value>, Problem> {
+        self.with_writer(|writer| {
+            let mut waits = Vec::new();
+            for position in writer.state.runs.live.keys() {
+                let Some(run) = writer.state.run(*position).map_err(broken)? else { continue };
+                waits.extend(open_waits(&run).map(|wait| {
+                    let mut value = wait_json(&run, wait);
+                    value["run"] = run.id.as_str().into();
+                    value["automation"] = run.automation.as_str().into();
+                    value
+                }));
+            }
+            Ok(waits)
+        })
+    }
+
+    /// Every automation with its setting, its schedules and how many runs it has.
+    pub fn automations(&self) -> Result<Vec<Value>, Problem> {
+        let now = self.moment().now;
+        self.with_writer(|writer| {
+            let all = writer.state.catalog.automations.all();
+            Ok(all.map(|automation| automation_json(&writer.state, automation, now)).collect())
+        })
+    }
+
+    pub fn automation(&self, name: &str) -> Result<Value, Problem> {
+        let now = self.moment().now;
+        self.with_writer(|writer| {
+            let automation = writer.state.catalog.automations.named(name)?;
+            let mut value = automation_json(&writer.state, automation, now);
+            value["definition"] = serde_json::to_value(&automation.definition).unwrap_or_default();
+            Ok(value)
+        })
+    }
+
+    /// The next instants at which time starts it.
+    pub fn next_instants(&self, name: &str, count: usize) -> Result<Vec<Timestamp>, Problem> {
+        let now = self.moment().now;
+        self.with_writer(|writer| {
+            let automation = writer.state.catalog.automations.named(name)?;
+            Ok(crate::schedule::preview(automation, now, count))
+        })
+    }
+
+    /// After a batch: whether runs can walk on, and when the next timer is due.
+    pub(super) fn note_runs(&self, writer: &Writer, moment: Moment) {
+        self.0.ready.store(writer.has_ready(), Ordering::Release);
+        if let Some((at, _)) = writer.state.runs.timers.first() {
+            self.due_in(at.since(moment.now));
+        }
+    }
+
+    /// Serves every timer that is due by now.
+    pub(super) fn run_due(&self, moment: Moment) {
+        loop {
+            let next = {
+                let writer = self.hold_writer();
+                writer.as_ref().and_then(|open| {
+                    self.note_runs(open, moment);
+                    open.state.runs.timers.first().map(|(at, _)| *at)
+                })
+            };
+            match next {
+                Some(at) if at <= moment.now => match self.ask_blocking(Command::Run(RunCommand::Due)) {
+                    Ok(Answer::Admitted { more: true }) => {}
+                    _ => return,
+                },
+                Some(at) => return self.due_in(at.since(moment.now)),
+                None => return,
+            }
+        }
+    }
+}
+
+fn open_waits(run: &Run) -> impl Iterator<Item = &Wait> {
+    run.walk.waits.iter().filter(|wait| wait.ended.is_none())
+}
+
+fn effect_of(run: &Run, wait: &Wait) -> Option<Effect> {
+    let WaitKind::Effect { kind, with, key, attempt } = &wait.kind else { return None };
+    Some(Effect {
+        run: run.position,
+        run_id: run.id.clone(),
+        wait: wait.number,
+        kind: kind.clone(),
+        with: with.clone(),
+        key: key.clone(),
+        attempt: *attempt,
+    })
+}
+
+pub(crate) fn run_json(run: &Run) -> Value {
+    let mut value = json!({
+        "id": run.id, "automation": run.automation, "version": run.hash.get(..12), "status": run.status.as_str(),
+        "trigger": run.trigger, "occurrence": run.occurrence, "started_at": run.started_at,
+        "attempt": run.attempt, "depth": run.depth, "vars": run.walk.vars, "wait": run.walk.wait,
+        "waits": open_waits(run).map(|wait| wait_json(run, wait)).collect::<Vec<_>>(),
+    });
+    if let Some(of) = &run.rerun_of {
+        value["rerun_of"] = of.as_str().into();
+    }
+    value
+}
+
+fn wait_json(run: &Run, wait: &Wait) -> Value {
+    let mut value = json!({
+        "id": format!("{}.{}", run.id, wait.number), "kind": wait.kind.as_str(), "step": wait.path,
+        "since": wait.since,
+    });
+    if let Some(due) = wait.due {
+        value["due"] = json!(due);
+    }
+    match &wait.kind {
+        WaitKind::Until { refs, .. } => value["refs"] = json!(refs),
+        WaitKind::Ask { question, to, options, .. } => {
+            value["question"] = question.clone();
+            if !to.is_null() {
+                value["to"] = to.clone();
+            }
+            if !options.is_empty() {
+                value["options"] = json!(options);
+            }
+        }
+        _ => {}
+    }
+    value
+}
+
+fn automation_json(state: &State, automation: &Automation, now: Timestamp) -> Value {
+    let name = automation.name();
+    let entry = state.catalog.get(model::definition::Kind::Automation, name);
+    let mut value = json!({
+        "name": name, "version": automation.version(), "enabled": state.is_enabled(automation),
+        "paused": state.is_paused(name), "managed_by": entry.map(|entry| entry.managed_by.as_str()),
+        "runs": state.runs_per_version(name).values().sum::<u64>(),
+        "next": crate::schedule::preview(automation, now, 1),
+    });
+    if let Some(description) = &automation.definition.description {
+        value["description"] = description.as_str().into();
+    }
+    if let Some(reason) = state.setting(name).and_then(|set| set.reason.as_ref()) {
+        value["reason"] = reason.as_str().into();
+    }
+    value
+}

@@ -1,0 +1,244 @@
+//! Walks a run from where it stands to its next wait or its end; that stretch is one commit (rules R8).
+//!
+//! ```text
+//!  run.started ─▶ walk ─▶ run.moved (waits) ─ … wait.ended ─▶ walk ─▶ run.ended
+//! ```
+//! A step is all or nothing: what a failing one wrote is taken back, what earlier ones wrote stands. Events that steps
+//! publish are routed at the end of the stretch, in the same commit.
+
+mod ask;
+mod branch;
+mod call;
+mod effect;
+mod looping;
+mod publish;
+mod step;
+mod wait;
+
+use std::sync::Arc;
+
+use model::definition::Step;
+use model::record::{How, RunEnded, RunMoved, RunRecord, Status};
+use model::{Code, Position, Problem};
+use serde_json::{Value, json};
+
+use crate::automation::Automation;
+use crate::decide::Refusal;
+use crate::draft::Draft;
+use crate::env::Env;
+use crate::route::{self, occurrence, start};
+use crate::run::{Block, Run};
+use crate::state::{Fault, Result as StateResult};
+
+pub(crate) use call::{Invoked, invoke};
+pub(crate) use wait::next_minute;
+
+/// Steps after which a loop lets others go on.
+const STEPS_BEFORE_YIELD: u32 = 200;
+/// Records that one stretch may write.
+const RECORDS_MAX: usize = 10_000;
+
+/// What became of a list of steps.
+enum Flow {
+    /// Went through; the last output.
+    Done(Value),
+    /// Something in it waits.
+    Blocked,
+    /// A `return` or a `stop` ends the whole run or logic.
+    Leave(Value),
+}
+
+/// Why a step failed. What it wrote is taken back.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub code: String,
+    pub message: String,
+    pub class: &'static str,
+}
+
+pub(crate) enum Stopped {
+    Failure(Failure),
+    Fault(Fault),
+}
+
+type Result<T> = std::result::Result<T, Stopped>;
+
+impl From<Fault> for Stopped {
+    fn from(fault: Fault) -> Stopped {
+        Stopped::Fault(fault)
+    }
+}
+
+impl From<Problem> for Stopped {
+    fn from(problem: Problem) -> Stopped {
+        let class = match problem.code() {
+            Code::StorageFull => "transient",
+            _ => "permanent",
+        };
+        Stopped::Failure(Failure {
+            code: problem.code().as_str().to_owned(),
+            message: problem.detail().to_owned(),
+            class,
+        })
+    }
+}
+
+/// A decision that refused.
+fn refused(refusal: Refusal) -> Stopped {
+    match refusal {
+        Refusal::Problem(problem) => problem.into(),
+        Refusal::Fault(fault) => Stopped::Fault(fault),
+    }
+}
+
+fn failure(code: &str, message: impl Into<String>) -> Stopped {
+    Stopped::Failure(Failure { code: code.to_owned(), message: message.into(), class: "permanent" })
+}
+
+struct Walk<'d, 'a> {
+    draft: &'d mut Draft<'a>,
+    run: Run,
+    env: Env,
+    /// What each step came to, for people.
+    trace: Vec<Value>,
+    steps: u32,
+    yielded: bool,
+    /// Inside logic: no waits, no trace.
+    logic: u32,
+}
+
+/// Walks one run that is ready. Nothing happens when it is gone.
+pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
+    let Some(run) = draft.state.run(position)? else { return Ok(()) };
+    let Some(automation) = draft.state.version(&run.automation, &run.hash) else {
+        let lost = Failure {
+            code: Code::DefinitionInvalid.as_str().to_owned(),
+            message: format!("version {} of \"{}\" cannot be used", short(&run.hash), run.automation),
+            class: "permanent",
+        };
+        return ended(draft, &run, Err(lost), Vec::new());
+    };
+    let from = draft.len();
+    let Some(env) = env_of(draft, &run, &automation)? else {
+        let gone = Failure {
+            code: Code::EventErased.as_str().to_owned(),
+            message: "the event that it reads was erased".to_owned(),
+            class: "permanent",
+        };
+        return ended(draft, &run, Err(gone), Vec::new());
+    };
+    let mut at = run.walk.at.clone();
+    let mut walk = Walk { draft, run, env, trace: Vec::new(), steps: 0, yielded: false, logic: 0 };
+    let result = walk.block(&automation.definition.steps, &mut at, "actions");
+    let Walk { draft, mut run, env, trace, yielded, .. } = walk;
+    let end = match result {
+        Ok(Flow::Blocked) => None,
+        Ok(Flow::Done(output) | Flow::Leave(output)) => Some(Ok(output)),
+        Err(Stopped::Failure(failure)) => Some(Err(failure)),
+        Err(Stopped::Fault(fault)) => return Err(fault),
+    };
+    let made = draft.len();
+    match end {
+        None => {
+            (run.walk.at, run.walk.outputs, run.walk.wait) = (at, env.outputs, env.wait);
+            run.walk.vars = env.vars.as_object().cloned().unwrap_or_default();
+            let status = if yielded { Status::Running } else { Status::Waiting };
+            let state = serde_json::to_value(&run.walk).unwrap_or_default();
+            draft.push_run(RunRecord::Moved(RunMoved { run: position, status, state, steps: trace }))?;
+        }
+        Some(result) => ended(draft, &run, result, trace)?,
+    }
+    route_between(draft, from, made)
+}
+
+/// Events that the stretch wrote find whom they concern.
+fn route_between(draft: &mut Draft<'_>, from: usize, made: usize) -> StateResult<()> {
+    if made > from { route::all(draft, from) } else { Ok(()) }
+}
+
+/// `None`: the event it reads is gone.
+fn env_of(draft: &Draft<'_>, run: &Run, automation: &Arc<Automation>) -> StateResult<Option<Env>> {
+    let event = match (&run.synthetic, run.event) {
+        (Some(event), _) => event.clone(),
+        (None, 0) => start::synthetic("", &run.space, "", json!({}), run.started_at),
+        (None, position) => match draft.state.event(position)? {
+            Some(event) if event.content.payload().is_some() => event.to_value(),
+            _ => return Ok(None),
+        },
+    };
+    let trigger = automation.trigger(&run.trigger);
+    let mut env = occurrence::env(automation, trigger, &event, &run.input, draft.now, run.space.clone());
+    env.vars = Value::Object(run.walk.vars.clone());
+    env.outputs.clone_from(&run.walk.outputs);
+    env.wait.clone_from(&run.walk.wait);
+    Ok(Some(env))
+}
+
+fn ended(
+    draft: &mut Draft<'_>,
+    run: &Run,
+    result: std::result::Result<Value, Failure>,
+    steps: Vec<Value>,
+) -> StateResult<()> {
+    let (status, output, failure) = match result {
+        Ok(output) => (Status::Completed, output, None),
+        Err(failure) => (Status::Failed, Value::Null, Some(failure)),
+    };
+    let record = RunEnded {
+        run: run.position,
+        status,
+        code: failure.as_ref().map(|failure| failure.code.clone()),
+        class: failure.as_ref().map(|failure| failure.class.to_owned()),
+        message: failure.as_ref().map(|failure| failure.message.clone()),
+        output: output.clone(),
+        steps,
+    };
+    draft.push_run(RunRecord::Ended(record))?;
+    after_end(draft, run, status, &output, failure.as_ref().map(|failure| failure.message.as_str()))
+}
+
+/// Whoever called it hears of it, and the next in the queue begins.
+pub fn after_end(
+    draft: &mut Draft<'_>,
+    run: &Run,
+    status: Status,
+    output: &Value,
+    why: Option<&str>,
+) -> StateResult<()> {
+    if let Some((caller, wait)) = run.caller {
+        let how = if status == Status::Completed { How::Done } else { How::Failed };
+        let value = match status {
+            Status::Completed => output.clone(),
+            _ => json!({"run": run.id, "status": status.as_str(), "message": why}),
+        };
+        if draft.state.run(caller)?.is_some_and(|caller| caller.wait(wait).is_some()) {
+            let ended = model::record::WaitEnded { run: caller, wait, how, event: None, value };
+            draft.push_run(RunRecord::WaitEnded(ended))?;
+        }
+    }
+    start::next_queued(draft, run)
+}
+
+impl Walk<'_, '_> {
+    /// Goes through a list of steps from where it stands.
+    fn block(&mut self, steps: &[Step], at: &mut Block, path: &str) -> Result<Flow> {
+        let mut last = Value::Null;
+        while let Some(step) = steps.get(at.next) {
+            let here = format!("{path}[{}]", at.next);
+            match self.step(step, at, &here)? {
+                Flow::Done(output) => last = output,
+                other => return Ok(other),
+            }
+            *at = Block { next: at.next + 1, ..Block::default() };
+        }
+        Ok(Flow::Done(last))
+    }
+
+    fn too_big(&self) -> bool {
+        self.draft.len() > RECORDS_MAX
+    }
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}

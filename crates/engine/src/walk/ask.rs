@@ -1,0 +1,67 @@
+//! `ask` and `approve`: a person answers, or the time is over.
+
+use model::definition::{Ask, Step};
+use model::record::How;
+use serde_json::{Map, Value, json};
+
+use super::{Flow, Result, Walk, failure};
+use crate::run::{Block, Inside, WaitKind};
+
+impl Walk<'_, '_> {
+    pub(super) fn ask(&mut self, ask: &Ask, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
+        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
+            let number = *number;
+            return self.answered(ask, number);
+        }
+        let kind = WaitKind::Ask {
+            question: self.env.input(self.draft.state, &ask.question)?,
+            to: self.optional(ask.to.as_ref())?,
+            options: ask.options.clone(),
+            approve: ask.approve,
+        };
+        let timeout = ask.timeout.as_ref().or(step.timeout.as_ref());
+        let timeout = timeout.map(|length| self.env.length(self.draft.state, length)).transpose()?;
+        let number = self.wait(path, kind, timeout, Map::new());
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
+    }
+
+    fn answered(&mut self, ask: &Ask, number: u32) -> Result<Flow> {
+        let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
+        self.forget(number);
+        let expired = ended.how == How::Timeout;
+        let answer = match (expired, &ask.default) {
+            (false, _) => ended.value,
+            (true, Some(default)) => self.env.input(self.draft.state, default)?,
+            (true, None) => {
+                self.say(ask, "hitl.expired", &Value::Null)?;
+                return Err(failure("wait.timeout", "nobody answered in time"));
+            }
+        };
+        let topic = match (expired, is_yes(&answer)) {
+            (true, _) => "hitl.expired",
+            (false, true) => "hitl.approved",
+            (false, false) => "hitl.rejected",
+        };
+        self.say(ask, topic, &answer)?;
+        Ok(Flow::Done(answer))
+    }
+
+    /// Approvals are events, too.
+    fn say(&mut self, ask: &Ask, topic: &str, answer: &Value) -> Result<()> {
+        if !ask.approve {
+            return Ok(());
+        }
+        let payload = json!({"run": self.run.id, "automation": self.run.automation, "answer": answer});
+        self.emit(topic.to_owned(), payload, Map::new()).map(drop)
+    }
+}
+
+fn is_yes(answer: &Value) -> bool {
+    match answer {
+        Value::Bool(yes) => *yes,
+        Value::String(text) => matches!(text.as_str(), "yes" | "approve" | "approved" | "true"),
+        Value::Object(map) => map.get("approved").is_some_and(is_yes),
+        _ => false,
+    }
+}

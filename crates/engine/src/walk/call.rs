@@ -1,0 +1,223 @@
+//! Steps that call something declared: logic, a query, a mutation, another automation.
+
+use model::definition::{Call, Scope};
+use model::record::{How, Outcome, Reason, Verdict};
+use serde_json::{Map, Value, json};
+
+use super::{Flow, Result, Stopped, Walk, failure, refused};
+use crate::admit::Caller;
+use crate::decide;
+use crate::entity::Provenance;
+use crate::env::Env;
+use crate::gate::{self, Gate, Memory, Occurrence};
+use crate::route::{self, occurrence, start};
+use crate::run::{Block, Inside, WaitKind};
+use crate::declared;
+
+/// Logic that calls logic that calls logic …
+const LOGIC_DEPTH_MAX: u32 = 16;
+
+impl Walk<'_, '_> {
+    fn args(&self, call: &Call) -> Result<Map<String, Value>> {
+        match self.optional(call.args.as_ref())? {
+            Value::Object(args) => Ok(args),
+            Value::Null => Ok(Map::new()),
+            other => Err(failure("expr.type", format!("\"{}\" takes named arguments, not {other}", call.name))),
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller { actor: self.run.actor(), trace: None, outside: false }
+    }
+
+    /// A function call: no run of its own, nothing waits in it, and what it did stands or falls with the step.
+    pub(super) fn logic(&mut self, call: &Call) -> Result<Flow> {
+        let args = self.args(call)?;
+        if self.logic >= LOGIC_DEPTH_MAX {
+            return Err(failure("expr.limit", format!("logic calls logic more than {LOGIC_DEPTH_MAX} deep")));
+        }
+        let catalog = self.draft.state.catalog.clone();
+        let (logic, program) = catalog.logic(&call.name)?;
+        let args = declared::check_args(&logic.name, &logic.args, args)?;
+        let mut fixed = Map::new();
+        fixed.insert("args".to_owned(), Value::Object(args));
+        for name in ["actor", "partition"] {
+            fixed.insert(name.to_owned(), self.env.fixed.get(name).cloned().unwrap_or_default());
+        }
+        let inner = Env {
+            program,
+            fixed,
+            vars: json!({}),
+            outputs: Map::new(),
+            frames: Vec::new(),
+            wait: Value::Null,
+            now: self.env.now,
+            space: self.env.space.clone(),
+        };
+        let outer = std::mem::replace(&mut self.env, inner);
+        self.logic += 1;
+        let flow = self.block(&logic.steps, &mut Block::default(), "");
+        self.logic -= 1;
+        self.env = outer;
+        match flow? {
+            Flow::Done(output) | Flow::Leave(output) => Ok(Flow::Done(output)),
+            Flow::Blocked => Err(failure("definition.invalid", format!("logic \"{}\" waits", call.name))),
+        }
+    }
+
+    /// Rows as logic reads them: `id`, `payload` and what the engine knows of a row.
+    pub(super) fn query(&mut self, call: &Call) -> Result<Flow> {
+        let args = self.args(call)?;
+        let state = &self.draft.state;
+        let space = (self.env.space != occurrence::SYSTEM).then_some(self.env.space.as_str());
+        let asked = declared::Asked { name: &call.name, args, space, caller: &self.caller(), now: self.env.now };
+        Ok(Flow::Done(declared::query(&state.catalog, &state.db, asked)?))
+    }
+
+    pub(super) fn mutate(&mut self, call: &Call) -> Result<Flow> {
+        let args = self.args(call)?;
+        let catalog = self.draft.state.catalog.clone();
+        let mut write = declared::mutation(&catalog, &self.caller(), &call.name, args.clone(), self.env.now)?;
+        let concept = catalog.concept(&write.concept)?;
+        write.space = match (&concept.definition.scope, self.env.space.as_str()) {
+            (Scope::Global, _) => occurrence::SYSTEM.to_owned(),
+            (_, occurrence::SYSTEM) => self.space_for(write.concept.as_str(), write.id.as_deref(), &args)?,
+            (_, space) => space.to_owned(),
+        };
+        write.actor = self.run.actor();
+        write.provenance = Provenance {
+            kind: "automation".to_owned(),
+            name: self.run.automation.clone(),
+            trigger: self.run.trigger.clone(),
+            via: call.name.clone(),
+        };
+        let (cause, depth) = self.cause();
+        let decided = self.draft.ask(|state, ground| {
+            decide::entity::write_caused(state, vec![write], (cause, depth, Some(&self.run.id)), ground)
+        });
+        let (entries, mut written) = decided.map_err(refused)?;
+        self.draft.add_all(entries)?;
+        let written = written.pop().ok_or_else(|| failure("internal", "a write had no answer"))?;
+        Ok(Flow::Done(declared::node(&written.row)))
+    }
+
+    /// Where a run that sees all spaces writes: as told, else where the row is, else the default.
+    fn space_for(&self, concept: &str, id: Option<&str>, args: &Map<String, Value>) -> Result<String> {
+        if let Some(space) = args.get("space").and_then(Value::as_str) {
+            return Ok(space.to_owned());
+        }
+        let row = match id {
+            Some(id) => self.draft.state.only_row(concept, id)?,
+            None => None,
+        };
+        Ok(row.map_or_else(|| self.draft.state.default_space.clone(), |row| row.space))
+    }
+
+    /// The position and depth that what this run writes is caused by.
+    pub(super) fn cause(&self) -> (u64, u32) {
+        let at = if self.run.event > 0 { self.run.event } else { self.run.position };
+        (at, self.run.depth + 1)
+    }
+
+    /// Another automation: its gates from the conditions on are asked as for any start.
+    pub(super) fn call(&mut self, call: &Call, wait: bool, at: &mut Block, path: &str) -> Result<Flow> {
+        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
+            let number = *number;
+            let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
+            self.forget(number);
+            return match ended.how {
+                How::Done => Ok(Flow::Done(ended.value)),
+                _ => Err(failure("run.failed", format!("\"{}\" did not end well: {}", call.name, ended.value))),
+            };
+        }
+        let input = self.optional(call.args.as_ref())?;
+        let number = self.run.walk.waited + 1;
+        let caller = wait.then_some((self.run.position, number));
+        let by = Invoked {
+            name: &call.name,
+            input,
+            actor: self.run.actor(),
+            depth: self.run.depth + 1,
+            kind: "call",
+            caller,
+            space: Some(self.env.space.clone()),
+            event: None,
+        };
+        let (verdict, run) = invoke(self.draft, by)?;
+        let Some(run) = run else {
+            let why = verdict.reason.unwrap_or_default();
+            return Err(failure("run.refused", format!("\"{}\" was not started: {why}", call.name)));
+        };
+        if !wait {
+            let id = self.draft.state.run(run)?.map(|run| run.id);
+            return Ok(Flow::Done(json!({ "run": id })));
+        }
+        let number = self.wait(path, WaitKind::Call { run }, None, Map::new());
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
+    }
+}
+
+/// A start that no event brings.
+pub struct Invoked<'a> {
+    pub name: &'a str,
+    pub input: Value,
+    pub actor: String,
+    pub depth: u32,
+    /// `manual` or `call`.
+    pub kind: &'static str,
+    pub caller: Option<(u64, u32)>,
+    pub space: Option<String>,
+    /// What stands for the event, when a person gave one.
+    pub event: Option<Value>,
+}
+
+/// Asks the gates that hold for every start and starts the run if they let it.
+pub(crate) fn invoke(
+    draft: &mut crate::draft::Draft<'_>,
+    by: Invoked<'_>,
+) -> std::result::Result<(Verdict, Option<u64>), Stopped> {
+    let automation = draft.state.catalog.automations.named(by.name)?.clone();
+    let space = by.space.clone().or_else(|| automation.definition.space.clone());
+    let space = space.unwrap_or_else(|| occurrence::SYSTEM.to_owned());
+    let topic = format!("automation.invocation.{}", by.name);
+    let event = by.event.unwrap_or_else(|| {
+        let payload = if by.input.is_null() { json!({}) } else { by.input.clone() };
+        start::synthetic(&topic, &space, &by.actor, payload, draft.now)
+    });
+    let env = occurrence::env(&automation, None, &event, &by.input, draft.now, space.clone());
+    let of = Occurrence {
+        automation: &automation,
+        trigger: None,
+        context: topic,
+        event: None,
+        position: 0,
+        time: draft.now,
+        depth: by.depth,
+        env,
+        of: None,
+    };
+    let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+    let mut passed = gate::pass(&memory, &of, Gate::Conditions)?;
+    // Nothing would bring it back from the queue: a start by hand or by call is told at once.
+    if passed.outcome == Outcome::Pending {
+        (passed.outcome, passed.reason, passed.key) = (Outcome::Skipped, Some("busy"), None);
+    }
+    let verdict = route::verdict(&automation, by.kind, &passed);
+    let routed = model::record::Routed { event: 0, verdicts: vec![verdict.clone()] };
+    let position = draft.push_run(model::record::RunRecord::Routed(routed))?;
+    if passed.outcome != Outcome::Ran {
+        return Ok((verdict, None));
+    }
+    let started = model::record::RunStarted {
+        occurrence: Reason { kind: by.kind.to_owned(), position, at: draft.now },
+        space,
+        depth: by.depth,
+        caller: by.caller,
+        input: by.input,
+        synthetic: Some(event),
+        ..start::blank(draft, &automation, by.kind, &passed.stage)
+    };
+    let run = start::start(draft, started, &passed.cancel)?;
+    Ok((verdict, Some(run)))
+}

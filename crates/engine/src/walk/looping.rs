@@ -1,0 +1,169 @@
+//! `for` and `repeat`. The items are written down when the loop begins; a long loop lets others go on between rounds.
+
+use model::definition::{For, Repeat};
+use serde_json::{Value, json};
+
+use super::{Flow, Result, STEPS_BEFORE_YIELD, Walk, failure};
+use crate::condition;
+use crate::env::Frame;
+use crate::run::{Block, Inside, Loop, Round};
+
+/// Rounds of a `repeat` that names no other limit.
+const ROUNDS_MAX: u32 = 1_000;
+
+impl Walk<'_, '_> {
+    pub(super) fn each(&mut self, each: &For, at: &mut Block, path: &str) -> Result<Flow> {
+        let mut state = match at.inside.take().map(|inside| *inside) {
+            Some(Inside::Loop(state)) => *state,
+            _ => self.begin(each)?,
+        };
+        let most = each.parallel.unwrap_or(1).max(1) as usize;
+        loop {
+            while state.open.len() < most && state.next < state.items.len() {
+                state.open.push(Round { index: state.next, ..Round::default() });
+                state.next += 1;
+            }
+            if state.open.is_empty() {
+                return Ok(Flow::Done(Value::Array(state.outputs)));
+            }
+            let before = (state.open.len(), state.next);
+            let mut open = Vec::new();
+            for mut round in std::mem::take(&mut state.open) {
+                let item = state.items.get(round.index).cloned().unwrap_or_default();
+                let locals = vec![(each.item.clone(), item), (each.index.clone(), round.index.into())];
+                let frame = Frame { locals, outputs: std::mem::take(&mut round.outputs) };
+                let here = format!("{path}[{}].do", round.index);
+                let (flow, frame) = self.framed(&each.steps, &mut round.at, &here, frame);
+                round.outputs = frame.outputs;
+                match flow? {
+                    Flow::Done(output) => set(&mut state.outputs, round.index, output),
+                    Flow::Blocked => open.push(round),
+                    leave => return Ok(leave),
+                }
+            }
+            state.open = open;
+            let full = state.open.len() >= most || state.next >= state.items.len();
+            let tired = self.tired() && state.next < state.items.len();
+            if (full && !state.open.is_empty()) || tired {
+                self.yielded |= tired && state.open.is_empty();
+                at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
+                return Ok(Flow::Blocked);
+            }
+            debug_assert!(before.0 > state.open.len() || before.1 < state.next || state.open.len() < most);
+        }
+    }
+
+    fn begin(&mut self, each: &For) -> Result<Loop> {
+        let source = self.env.input(self.draft.state, &each.source)?;
+        let mut items = match source {
+            Value::Array(items) => items,
+            Value::Object(map) => {
+                map.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
+            }
+            Value::Null => Vec::new(),
+            other => return Err(failure("expr.type", format!("`for` goes over a list, not over {other}"))),
+        };
+        if let Some(filter) = &each.filter {
+            let mut kept = Vec::new();
+            for (index, item) in items.into_iter().enumerate() {
+                let locals = vec![(each.item.clone(), item.clone()), (each.index.clone(), index.into())];
+                self.env.frames.push(Frame { locals, ..Frame::default() });
+                let wanted = self.env.test(self.draft.state, filter);
+                self.env.frames.pop();
+                if wanted? {
+                    kept.push(item);
+                }
+            }
+            items = kept;
+        }
+        Ok(Loop { items, ..Loop::default() })
+    }
+
+    pub(super) fn repeat(&mut self, repeat: &Repeat, at: &mut Block, path: &str) -> Result<Flow> {
+        let mut state = match at.inside.take().map(|inside| *inside) {
+            Some(Inside::Loop(state)) => *state,
+            _ => Loop { rounds: self.rounds(repeat)?, ..Loop::default() },
+        };
+        loop {
+            if state.open.is_empty() {
+                if !self.another(repeat, &state)? {
+                    return Ok(Flow::Done(state.outputs.pop().unwrap_or_default()));
+                }
+                if self.tired() {
+                    self.yielded = true;
+                    at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
+                    return Ok(Flow::Blocked);
+                }
+                state.open.push(Round { index: state.next, ..Round::default() });
+                state.next += 1;
+            }
+            let Some(mut round) = state.open.pop() else { continue };
+            let frame = Frame {
+                locals: locals(round.index),
+                outputs: std::mem::take(&mut round.outputs),
+            };
+            let here = format!("{path}[{}].do", round.index);
+            let (flow, frame) = self.framed(&repeat.steps, &mut round.at, &here, frame);
+            match flow? {
+                Flow::Done(output) => {
+                    state.outputs = vec![output];
+                    if let Some(until) = &repeat.after {
+                        self.env.frames.push(Frame { locals: locals(round.index), outputs: frame.outputs });
+                        let enough = condition::test(&self.env, self.draft.state, until).unwrap_or(false);
+                        self.env.frames.pop();
+                        if enough {
+                            return Ok(Flow::Done(state.outputs.pop().unwrap_or_default()));
+                        }
+                    }
+                }
+                Flow::Blocked => {
+                    round.outputs = frame.outputs;
+                    state.open.push(round);
+                    at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
+                    return Ok(Flow::Blocked);
+                }
+                leave => return Ok(leave),
+            }
+        }
+    }
+
+    fn rounds(&self, repeat: &Repeat) -> Result<Option<usize>> {
+        let Some(count) = &repeat.count else { return Ok(None) };
+        let count = self.env.eval(self.draft.state, count)?;
+        let rounds = count.as_u64().or_else(|| count.as_f64().map(|n| n.max(0.0) as u64));
+        match rounds {
+            Some(rounds) => Ok(Some(rounds as usize)),
+            None => Err(failure("expr.type", format!("`repeat` counts with a number, not with {count}"))),
+        }
+    }
+
+    /// Whether a further round is wanted. A `while` that cannot be evaluated counts as no.
+    fn another(&self, repeat: &Repeat, state: &Loop) -> Result<bool> {
+        if let Some(rounds) = state.rounds {
+            return Ok(state.next < rounds);
+        }
+        if state.next >= repeat.max.unwrap_or(ROUNDS_MAX) as usize {
+            return Ok(false);
+        }
+        match &repeat.before {
+            Some(before) => Ok(condition::test(&self.env, self.draft.state, before).unwrap_or(false)),
+            None => Ok(true),
+        }
+    }
+
+    /// Long enough for this time; only where steps may wait.
+    fn tired(&self) -> bool {
+        self.logic == 0 && self.steps >= STEPS_BEFORE_YIELD
+    }
+}
+
+fn locals(index: usize) -> Vec<(String, Value)> {
+    vec![("index".to_owned(), index.into()), ("repeat".to_owned(), json!({ "index": index }))]
+}
+
+fn set(outputs: &mut Vec<Value>, index: usize, output: Value) {
+    if outputs.len() <= index {
+        outputs.resize(index + 1, Value::Null);
+    }
+    outputs[index] = output;
+}

@@ -1,0 +1,193 @@
+//! One step: whether it is asked for, what it does, and what happens when it fails.
+
+use std::time::Duration;
+
+use model::definition::{Action, OnError, Retry, Step};
+use serde_json::{Value, json};
+
+use super::{Failure, Flow, Result, Stopped, Walk, failure};
+use crate::condition;
+use crate::run::{Block, Inside, WaitKind};
+
+impl Walk<'_, '_> {
+    pub(super) fn step(&mut self, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
+        self.steps += 1;
+        if self.too_big() {
+            return Err(failure("walk.too_big", "the run wrote more than one commit can hold; wait in between"));
+        }
+        if let Some(Inside::Retry(wait)) = at.inside.as_deref() {
+            if self.ended(*wait).is_none() {
+                return Ok(Flow::Blocked);
+            }
+            let wait = *wait;
+            self.forget(wait);
+            at.inside = None;
+        } else if at.inside.is_none() && !self.wanted(step)? {
+            self.note(path, step, "skipped", at.failures, json!({}));
+            self.bind(step, Value::Null);
+            return Ok(Flow::Done(Value::Null));
+        }
+        let mark = if self.takes_back(step) { Some(self.draft.mark()?) } else { None };
+        let result = self.act(step, at, path);
+        match (result, mark) {
+            (Ok(flow), mark) => {
+                if let Some(mark) = mark {
+                    self.draft.keep(mark)?;
+                }
+                if let Flow::Done(output) = &flow {
+                    self.note(path, step, "completed", at.failures, json!({ "output": output }));
+                    self.bind(step, output.clone());
+                }
+                Ok(flow)
+            }
+            (Err(Stopped::Failure(failure)), mark) => {
+                if let Some(mark) = mark {
+                    self.draft.rewind(mark)?;
+                }
+                self.failed(step, at, path, failure)
+            }
+            (Err(fault), _) => Err(fault),
+        }
+    }
+
+    fn wanted(&self, step: &Step) -> Result<bool> {
+        match &step.when {
+            Some(when) => Ok(condition::test(&self.env, self.draft.state, when)?),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether what it writes is taken back when it fails. Inside logic that is the business of the call, unless the
+    /// logic goes on after it.
+    fn takes_back(&self, step: &Step) -> bool {
+        let writes = matches!(
+            step.action,
+            Action::Logic(_) | Action::Mutate(_) | Action::Publish(_) | Action::Atomic(_) | Action::Automation { .. }
+        );
+        writes && (self.logic == 0 || step.on_error == OnError::Continue)
+    }
+
+    fn failed(&mut self, step: &Step, at: &mut Block, path: &str, failure: Failure) -> Result<Flow> {
+        at.inside = None;
+        at.failures += 1;
+        let error = json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});
+        if let Some(retry) = step.retry.as_ref().filter(|retry| self.logic == 0 && at.failures <= retry.max) {
+            let after = backoff(retry, at.failures, &self.run.id, path);
+            let wait = self.wait(path, WaitKind::Retry, Some(after), Default::default());
+            self.note(path, step, "waiting", at.failures, error);
+            at.inside = Some(Box::new(Inside::Retry(wait)));
+            return Ok(Flow::Blocked);
+        }
+        self.note(path, step, "failed", at.failures, error.clone());
+        if step.on_error == OnError::Continue {
+            self.bind(step, Value::Null);
+            return Ok(Flow::Done(Value::Null));
+        }
+        Err(Stopped::Failure(failure))
+    }
+
+    fn act(&mut self, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
+        match &step.action {
+            Action::Value(input) => Ok(Flow::Done(self.env.input(self.draft.state, input)?)),
+            Action::Vars(vars) => {
+                for (name, input) in vars {
+                    let value = self.env.input(self.draft.state, input)?;
+                    self.env.vars[name] = value;
+                }
+                Ok(Flow::Done(Value::Null))
+            }
+            Action::Logic(call) => self.logic(call),
+            Action::Query(call) => self.query(call),
+            Action::Mutate(call) => self.mutate(call),
+            Action::Publish(publish) => self.publish(publish),
+            Action::If { .. } | Action::Switch(_) | Action::Atomic(_) => self.choose(&step.action, at, path),
+            Action::Parallel { branches, any } => self.parallel(branches, *any, at, path),
+            Action::For(each) => self.each(each, at, path),
+            Action::Repeat(repeat) => self.repeat(repeat, at, path),
+            Action::Delay(length) => self.delay(length, at, path),
+            Action::WaitUntil(until) => self.wait_until(until, at, path),
+            Action::WaitFor(wait) => self.wait_for(wait, at, path),
+            Action::Ask(ask) => self.ask(ask, step, at, path),
+            Action::Http(http) => self.http(http, step, at, path),
+            Action::Outside(outside) => self.outside(outside),
+            Action::Automation { call, wait } => self.call(call, *wait, at, path),
+            Action::Stop { reason } => Ok(Flow::Leave(self.optional(reason.as_ref())?)),
+            Action::Return { value } => Ok(Flow::Leave(self.optional(value.as_ref())?)),
+            Action::Fail { message } => {
+                let message = self.optional(message.as_ref())?;
+                let message = message.as_str().map_or_else(|| message.to_string(), str::to_owned);
+                Err(failure("run.failed", message))
+            }
+        }
+    }
+
+    pub(super) fn optional(&self, input: Option<&model::definition::Input>) -> Result<Value> {
+        match input {
+            Some(input) => Ok(self.env.input(self.draft.state, input)?),
+            None => Ok(Value::Null),
+        }
+    }
+
+    fn bind(&mut self, step: &Step, output: Value) {
+        let Some(id) = &step.id else { return };
+        let outputs = match self.env.frames.last_mut() {
+            Some(frame) => &mut frame.outputs,
+            None => &mut self.env.outputs,
+        };
+        outputs.insert(id.clone(), output);
+    }
+
+    pub(super) fn note(&mut self, path: &str, step: &Step, status: &str, failures: u32, more: Value) {
+        if self.logic > 0 {
+            return;
+        }
+        let attempts = failures + u32::from(matches!(status, "completed"));
+        let mut note = json!({"path": path, "kind": kind_of(&step.action), "status": status});
+        if attempts > 0 {
+            note["attempts"] = attempts.into();
+        }
+        if let (Value::Object(note), Value::Object(more)) = (&mut note, more) {
+            note.extend(step.id.iter().map(|id| ("id".to_owned(), Value::from(id.as_str()))));
+            note.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+        self.trace.push(note);
+    }
+}
+
+/// U(0, min(base·mult^i, limit)), derived from the run, the step and the try, so that a replay waits as long.
+fn backoff(retry: &Retry, failures: u32, run: &str, path: &str) -> Duration {
+    let base = retry.base.unwrap_or(Duration::from_millis(500)).as_secs_f64();
+    let limit = retry.limit.unwrap_or(Duration::from_secs(30)).as_secs_f64();
+    let most = (base * retry.mult.unwrap_or(2.0).powi(failures as i32)).min(limit).max(0.0);
+    let seed = json!([run, path, failures]).to_string();
+    let hash = model::json::canonical_hash([seed.as_str()]);
+    let share = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]);
+    Duration::from_secs_f64(most * f64::from(share) / f64::from(u32::MAX))
+}
+
+pub(super) fn kind_of(action: &Action) -> &str {
+    match action {
+        Action::Value(_) => "value",
+        Action::Vars(_) => "vars",
+        Action::Logic(_) => "call",
+        Action::Query(_) => "query",
+        Action::Mutate(_) => "mutate",
+        Action::Publish(_) => "publish",
+        Action::If { .. } => "if",
+        Action::Switch(_) => "switch",
+        Action::For(_) => "for",
+        Action::Parallel { .. } => "parallel",
+        Action::Repeat(_) => "repeat",
+        Action::Atomic(_) => "atomic",
+        Action::Delay(_) => "delay",
+        Action::WaitUntil(_) => "wait_until",
+        Action::WaitFor(_) => "wait_for",
+        Action::Ask(_) => "ask",
+        Action::Http(_) => "http",
+        Action::Outside(outside) => &outside.runner,
+        Action::Automation { .. } => "automation",
+        Action::Stop { .. } => "stop",
+        Action::Fail { .. } => "fail",
+        Action::Return { .. } => "return",
+    }
+}

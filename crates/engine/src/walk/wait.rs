@@ -1,0 +1,205 @@
+//! Steps that stand still: `delay`, `wait_until`, `wait_for`; and how a walk keeps its waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lang::expr::{EntityRef, Refs};
+use model::definition::{Filter, Length, OnTimeout, TriggerKind, WaitFor, WaitUntil};
+use model::event::Event;
+use model::record::How;
+use model::{Position, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::{Flow, Result, Walk, failure};
+use crate::condition;
+use crate::automation::patterns;
+use crate::route;
+use crate::run::{Block, Ended, Inside, Wait, WaitKind};
+use crate::state::State;
+
+const MINUTE: i128 = 60_000_000_000;
+
+impl Walk<'_, '_> {
+    /// A new wait; gives its number.
+    pub(super) fn wait(
+        &mut self,
+        path: &str,
+        kind: WaitKind,
+        lasts: Option<Duration>,
+        env: Map<String, Value>,
+    ) -> u32 {
+        self.run.walk.waited += 1;
+        let number = self.run.walk.waited;
+        let since = self.draft.now;
+        self.run.walk.waits.push(Wait {
+            number,
+            path: path.to_owned(),
+            kind,
+            since,
+            due: lasts.map(|lasts| since.plus(lasts)),
+            lasts_ms: lasts.map(|lasts| lasts.as_millis() as u64),
+            env,
+            ended: None,
+        });
+        number
+    }
+
+    /// How a wait ended, if it has.
+    pub(super) fn ended(&self, number: u32) -> Option<Ended> {
+        self.run.wait(number).and_then(|wait| wait.ended.clone())
+    }
+
+    pub(super) fn forget(&mut self, number: u32) {
+        self.run.walk.waits.retain(|wait| wait.number != number);
+    }
+
+    /// Forgets the waits of everything below a step.
+    pub(super) fn forget_below(&mut self, path: &str) {
+        let below = |wait: &Wait| wait.path.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+        self.run.walk.waits.retain(|wait| !below(wait));
+    }
+
+    fn logic_waits(&self) -> Result<()> {
+        match self.logic {
+            0 => Ok(()),
+            _ => Err(failure("definition.invalid", "logic cannot wait")),
+        }
+    }
+
+    pub(super) fn delay(&mut self, length: &Length, at: &mut Block, path: &str) -> Result<Flow> {
+        self.logic_waits()?;
+        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
+            let number = *number;
+            if self.ended(number).is_none() {
+                return Ok(Flow::Blocked);
+            }
+            self.forget(number);
+            return Ok(Flow::Done(Value::Null));
+        }
+        let length = self.env.length(self.draft.state, length)?;
+        if length.is_zero() {
+            return Ok(Flow::Done(Value::Null));
+        }
+        let number = self.wait(path, WaitKind::Delay, Some(length), Map::new());
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
+    }
+
+    /// The condition is asked in this very commit and armed in it, so no change can slip between.
+    pub(super) fn wait_until(&mut self, until: &WaitUntil, at: &mut Block, path: &str) -> Result<Flow> {
+        self.logic_waits()?;
+        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
+            return self.resume(*number, until.on_timeout);
+        }
+        let timeout = until.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
+        // One that cannot be evaluated does not hold yet.
+        if condition::test(&self.env, self.draft.state, &until.condition).unwrap_or(false) {
+            self.env.wait = json!({"completed": true, "remaining": timeout.map(|left| left.as_secs_f64())});
+            return Ok(Flow::Done(self.env.wait.clone()));
+        }
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return self.timed_out(until.on_timeout, Some(0.0));
+        }
+        let refs = condition::refs(&until.condition);
+        let kind = WaitKind::Until {
+            condition: until.condition.clone(),
+            refs: rows_of(self.draft.state, &refs),
+            indeterminate: refs.indeterminate,
+            recheck: refs.now.then(|| next_minute(self.draft.now)),
+        };
+        let env = self.env.snapshot(&refs);
+        let number = self.wait(path, kind, timeout, env);
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
+    }
+
+    pub(super) fn wait_for(&mut self, wait: &WaitFor, at: &mut Block, path: &str) -> Result<Flow> {
+        self.logic_waits()?;
+        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
+            let taken = self.ended(*number).and_then(|ended| ended.event);
+            let flow = self.resume(*number, wait.on_timeout)?;
+            if let Some(event) = taken {
+                self.run.walk.taken.insert(path.to_owned(), event.into());
+            }
+            return Ok(flow);
+        }
+        let timeout = wait.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return self.timed_out(wait.on_timeout, Some(0.0));
+        }
+        let refs = match &wait.filter {
+            Some(Filter::Expr(expr)) => Refs::of(&expr.0),
+            _ => Refs::default(),
+        };
+        let env = self.env.snapshot(&refs);
+        let looks_back = matches!(wait.trigger, TriggerKind::Event(_));
+        let taken = self.run.walk.taken.get(path).and_then(Value::as_u64).unwrap_or(0);
+        let after = if looks_back { taken.max(self.run.occurrence.position) } else { self.draft.next() };
+        let kind = WaitKind::For { trigger: wait.trigger.clone(), filter: wait.filter.clone(), after };
+        let number = self.wait(path, kind, timeout, env);
+        if let Some(event) = self.earlier(number, after, looks_back)? {
+            self.forget(number);
+            self.run.walk.taken.insert(path.to_owned(), event.position.into());
+            let remaining = timeout.map(|left| left.as_secs_f64());
+            self.env.wait = json!({"completed": true, "remaining": remaining, "event": event.to_value()});
+            return Ok(Flow::Done(self.env.wait.clone()));
+        }
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
+    }
+
+    /// What came after the run's own event and before this step, in the commit that arms the wait.
+    fn earlier(&self, number: u32, after: Position, looks_back: bool) -> Result<Option<Arc<Event>>> {
+        let Some(wait) = self.run.wait(number).filter(|_| looks_back) else { return Ok(None) };
+        let WaitKind::For { trigger, .. } = &wait.kind else { return Ok(None) };
+        let topics = patterns(trigger)?;
+        let state = &*self.draft.state;
+        Ok(self.draft.look_back(after, |event| {
+            let fits = topics.iter().any(|pattern| pattern.receives(&event.envelope.topic));
+            Ok(fits && route::wait_takes(state, &self.run, wait, event, &event.to_value())?)
+        })?)
+    }
+
+    /// A wait for something ended, or not yet.
+    fn resume(&mut self, number: u32, on_timeout: OnTimeout) -> Result<Flow> {
+        let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
+        let due = self.run.wait(number).and_then(|wait| wait.due);
+        self.forget(number);
+        let remaining = due.map(|due| due.since(ended.at).as_secs_f64());
+        if ended.how == How::Timeout {
+            return self.timed_out(on_timeout, remaining.map(|_| 0.0));
+        }
+        let event = match ended.event {
+            Some(position) => self.draft.state.event(position)?.map(|event| event.to_value()),
+            None => None,
+        };
+        self.env.wait = json!({"completed": true, "remaining": remaining});
+        if let Some(event) = event {
+            self.env.wait["event"] = event;
+        }
+        Ok(Flow::Done(self.env.wait.clone()))
+    }
+
+    fn timed_out(&mut self, on_timeout: OnTimeout, remaining: Option<f64>) -> Result<Flow> {
+        self.env.wait = json!({"completed": false, "remaining": remaining});
+        match on_timeout {
+            OnTimeout::Continue => Ok(Flow::Done(self.env.wait.clone())),
+            OnTimeout::Fail => Err(failure("wait.timeout", "what it waited for did not come in time")),
+        }
+    }
+}
+
+/// The next full minute: a condition that reads time is asked again then.
+pub(crate) fn next_minute(now: Timestamp) -> Timestamp {
+    Timestamp::from_nanos((now.nanos().div_euclid(MINUTE) + 1) * MINUTE)
+}
+
+/// References by the concepts' ids: `concept/id`, `concept/*`.
+fn rows_of(state: &State, refs: &Refs) -> Vec<String> {
+    let id_of = |kind: &str| state.catalog.concept(kind).map_or(kind.to_owned(), |c| c.id().to_owned());
+    let name = |entity: &EntityRef| match entity {
+        EntityRef::One { kind, id } => format!("{}/{id}", id_of(kind)),
+        EntityRef::All { kind } => format!("{}/*", id_of(kind)),
+    };
+    refs.entities.iter().map(name).collect()
+}

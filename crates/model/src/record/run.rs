@@ -1,0 +1,563 @@
+//! Records about occurrences, runs and waits, to text and back (rules R6 to R12).
+//!
+//! ```text
+//!  routed              d {"event":42,"of":[{"automation","trigger","version","outcome","reason"?,"gate"?,"until"?}]}
+//!                      body [{"key"?,"set"?,"values"?}] in the order of "of"
+//!  occurrence.settled  d {"of":[position,index],"outcome","reason"?,"gate"?}   body {"set"?,"values"?}
+//!  run.started         d {"id","automation","hash","trigger","occurrence","space","depth",…}   body {"input"?,"key"?}
+//!  run.moved           d {"run","status"}        body {"state":{…},"steps":[…]}
+//!  wait.ended          d {"run","wait","how","event"?}   body {"value"}, left out when null
+//!  run.ended           d {"run","status","code"?,"class"?}   body {"output"?,"message"?,"steps"?}
+//!  schedule.passed     d {"automation","trigger","through"}
+//!  automation.set      d {"automation","enabled"?,"paused"?,"reason"?}
+//! ```
+//!
+//! **Invariant:** whatever a gate, a run or a wait becomes is written here; folding evaluates nothing.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{At, DecodeError, to_text};
+use crate::{Position, Timestamp};
+
+/// What became of an occurrence (contracts §12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Pending,
+    Ran,
+    CaughtUp,
+    Merged,
+    Superseded,
+    Skipped,
+    Missed,
+    Refused,
+    Expired,
+}
+
+impl Outcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Pending => "pending",
+            Outcome::Ran => "ran",
+            Outcome::CaughtUp => "caught_up",
+            Outcome::Merged => "merged",
+            Outcome::Superseded => "superseded",
+            Outcome::Skipped => "skipped",
+            Outcome::Missed => "missed",
+            Outcome::Refused => "refused",
+            Outcome::Expired => "expired",
+        }
+    }
+}
+
+/// The new value of one key of one gate; `None` takes it away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateSet {
+    pub gate: String,
+    pub trigger: String,
+    pub key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+/// One occurrence and its verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    pub automation: String,
+    pub trigger: String,
+    pub version: String,
+    pub outcome: Outcome,
+    pub reason: Option<String>,
+    pub gate: Option<String>,
+    pub until: Option<Timestamp>,
+    /// What a pending one shares its gate with.
+    pub key: Option<String>,
+    pub set: Vec<GateSet>,
+    /// What the gates saw; for people who ask why.
+    pub values: Value,
+}
+
+/// An occurrence by the record that first told of it and its place there.
+pub type OccurrenceId = (Position, u32);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Routed {
+    /// The event, or 0 when a due instant, a call or a person is the reason.
+    pub event: Position,
+    pub verdicts: Vec<Verdict>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettledOccurrence {
+    pub of: OccurrenceId,
+    pub outcome: Outcome,
+    pub reason: Option<String>,
+    pub gate: Option<String>,
+    pub set: Vec<GateSet>,
+    pub values: Value,
+}
+
+/// What a run is the answer to (contracts §11).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// `event schedule manual call batch`.
+    pub kind: String,
+    /// The event, or the record that told of the occurrence.
+    pub position: Position,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunStarted {
+    pub id: String,
+    pub automation: String,
+    pub hash: String,
+    pub trigger: String,
+    pub occurrence: Reason,
+    /// The event it reads as `event`; 0: none that is in the ledger.
+    pub event: Position,
+    pub space: String,
+    pub depth: u32,
+    pub attempt: u32,
+    /// The run that called it and waits, with the number of that wait.
+    pub caller: Option<(Position, u32)>,
+    pub rerun_of: Option<String>,
+    pub input: Value,
+    /// What it shares its mode with.
+    pub key: String,
+    /// An event that stands in no record: of a schedule, a call, a person.
+    pub synthetic: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Queued,
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Queued => "queued",
+            Status::Running => "running",
+            Status::Waiting => "waiting",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+            Status::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn has_ended(self) -> bool {
+        matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
+    }
+}
+
+/// A run walked on and stands still again, at a wait or only to let others go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunMoved {
+    pub run: Position,
+    pub status: Status,
+    /// All that it needs to go on.
+    pub state: Value,
+    pub steps: Vec<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunEnded {
+    pub run: Position,
+    pub status: Status,
+    pub code: Option<String>,
+    pub class: Option<String>,
+    pub message: Option<String>,
+    pub output: Value,
+    pub steps: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    Met,
+    Timeout,
+    Answered,
+    Done,
+    Failed,
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitEnded {
+    pub run: Position,
+    pub wait: u32,
+    pub how: How,
+    pub event: Option<Position>,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SchedulePassed {
+    pub automation: String,
+    pub trigger: String,
+    pub through: Timestamp,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AutomationSet {
+    pub automation: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Everything that is written about automations and their runs.
+#[derive(Clone, Debug)]
+pub enum RunRecord {
+    Routed(Routed),
+    Settled(SettledOccurrence),
+    Started(Box<RunStarted>),
+    Moved(RunMoved),
+    WaitEnded(WaitEnded),
+    Ended(RunEnded),
+    SchedulePassed(SchedulePassed),
+    AutomationSet(AutomationSet),
+}
+
+#[derive(Serialize, Deserialize)]
+struct VerdictData {
+    automation: String,
+    trigger: String,
+    version: String,
+    outcome: Outcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gate: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct VerdictBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    set: Vec<GateSet>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    values: Value,
+}
+
+impl VerdictBody {
+    fn is_empty(&self) -> bool {
+        self.key.is_none() && self.set.is_empty() && self.values.is_null()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct RoutedData {
+    event: Position,
+    of: Vec<VerdictData>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SettledData {
+    of: OccurrenceId,
+    outcome: Outcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gate: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StartedData {
+    id: String,
+    automation: String,
+    hash: String,
+    trigger: String,
+    occurrence: Reason,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    event: Position,
+    space: String,
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    depth: u32,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    caller: Option<(Position, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rerun_of: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct StartedBody {
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    input: Value,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MovedData {
+    run: Position,
+    status: Status,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct MovedBody {
+    state: Value,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WaitData {
+    run: Position,
+    wait: u32,
+    how: How,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<Position>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct WaitBody {
+    value: Value,
+}
+
+#[derive(Serialize, Deserialize)]
+struct EndedData {
+    run: Position,
+    status: Status,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct EndedBody {
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    output: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<Value>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+fn is_none_of(n: &u32) -> bool {
+    *n == 0
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+
+impl RunRecord {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            RunRecord::Routed(_) => "routed",
+            RunRecord::Settled(_) => "occurrence.settled",
+            RunRecord::Started(_) => "run.started",
+            RunRecord::Moved(_) => "run.moved",
+            RunRecord::WaitEnded(_) => "wait.ended",
+            RunRecord::Ended(_) => "run.ended",
+            RunRecord::SchedulePassed(_) => "schedule.passed",
+            RunRecord::AutomationSet(_) => "automation.set",
+        }
+    }
+
+    pub(super) fn data(&self) -> String {
+        match self {
+            RunRecord::Routed(routed) => to_text(&RoutedData {
+                event: routed.event,
+                of: routed.verdicts.iter().map(verdict_data).collect(),
+            }),
+            RunRecord::Settled(settled) => to_text(&SettledData {
+                of: settled.of,
+                outcome: settled.outcome,
+                reason: settled.reason.clone(),
+                gate: settled.gate.clone(),
+            }),
+            RunRecord::Started(started) => to_text(&StartedData {
+                id: started.id.clone(),
+                automation: started.automation.clone(),
+                hash: started.hash.clone(),
+                trigger: started.trigger.clone(),
+                occurrence: started.occurrence.clone(),
+                event: started.event,
+                space: started.space.clone(),
+                depth: started.depth,
+                attempt: started.attempt,
+                caller: started.caller,
+                rerun_of: started.rerun_of.clone(),
+            }),
+            RunRecord::Moved(moved) => to_text(&MovedData { run: moved.run, status: moved.status }),
+            RunRecord::WaitEnded(ended) => to_text(&WaitData {
+                run: ended.run,
+                wait: ended.wait,
+                how: ended.how,
+                event: ended.event,
+            }),
+            RunRecord::Ended(ended) => to_text(&EndedData {
+                run: ended.run,
+                status: ended.status,
+                code: ended.code.clone(),
+                class: ended.class.clone(),
+            }),
+            RunRecord::SchedulePassed(passed) => to_text(passed),
+            RunRecord::AutomationSet(set) => to_text(set),
+        }
+    }
+
+    pub(super) fn body(&self) -> Option<Arc<str>> {
+        match self {
+            RunRecord::Routed(routed) => {
+                let of: Vec<VerdictBody> = routed.verdicts.iter().map(verdict_body).collect();
+                (!of.iter().all(VerdictBody::is_empty)).then(|| to_text(&of).into())
+            }
+            RunRecord::Settled(settled) => {
+                let body =
+                    VerdictBody { key: None, set: settled.set.clone(), values: settled.values.clone() };
+                (!body.is_empty()).then(|| to_text(&body).into())
+            }
+            RunRecord::Started(started) => {
+                let body = StartedBody {
+                    input: started.input.clone(),
+                    key: started.key.clone(),
+                    event: started.synthetic.clone(),
+                };
+                let empty = body.input.is_null() && body.key.is_empty() && body.event.is_none();
+                (!empty).then(|| to_text(&body).into())
+            }
+            RunRecord::Moved(moved) => {
+                let body = MovedBody { state: moved.state.clone(), steps: moved.steps.clone() };
+                Some(to_text(&body).into())
+            }
+            RunRecord::WaitEnded(ended) => {
+                let body = WaitBody { value: ended.value.clone() };
+                (!ended.value.is_null()).then(|| to_text(&body).into())
+            }
+            RunRecord::Ended(ended) => {
+                let body = EndedBody {
+                    output: ended.output.clone(),
+                    message: ended.message.clone(),
+                    steps: ended.steps.clone(),
+                };
+                let empty = body.output.is_null() && body.message.is_none() && body.steps.is_empty();
+                (!empty).then(|| to_text(&body).into())
+            }
+            RunRecord::SchedulePassed(_) | RunRecord::AutomationSet(_) => None,
+        }
+    }
+
+    /// `None`: the kind is none of these.
+    pub(super) fn decode(at: &At<'_>) -> Result<Option<RunRecord>, DecodeError> {
+        Ok(Some(match at.kind {
+            "routed" => RunRecord::Routed(routed(at)?),
+            "occurrence.settled" => {
+                let SettledData { of, outcome, reason, gate } = serde_json::from_str(at.data)?;
+                let VerdictBody { set, values, .. } = body(at)?;
+                RunRecord::Settled(SettledOccurrence { of, outcome, reason, gate, set, values })
+            }
+            "run.started" => RunRecord::Started(Box::new(started(at)?)),
+            "run.moved" => {
+                let MovedData { run, status } = serde_json::from_str(at.data)?;
+                let MovedBody { state, steps } = body(at)?;
+                RunRecord::Moved(RunMoved { run, status, state, steps })
+            }
+            "wait.ended" => {
+                let WaitData { run, wait, how, event } = serde_json::from_str(at.data)?;
+                let WaitBody { value } = body(at)?;
+                RunRecord::WaitEnded(WaitEnded { run, wait, how, event, value })
+            }
+            "run.ended" => {
+                let EndedData { run, status, code, class } = serde_json::from_str(at.data)?;
+                let EndedBody { output, message, steps } = body(at)?;
+                RunRecord::Ended(RunEnded { run, status, code, class, message, output, steps })
+            }
+            "schedule.passed" => RunRecord::SchedulePassed(serde_json::from_str(at.data)?),
+            "automation.set" => RunRecord::AutomationSet(serde_json::from_str(at.data)?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn verdict_data(verdict: &Verdict) -> VerdictData {
+    VerdictData {
+        automation: verdict.automation.clone(),
+        trigger: verdict.trigger.clone(),
+        version: verdict.version.clone(),
+        outcome: verdict.outcome,
+        reason: verdict.reason.clone(),
+        gate: verdict.gate.clone(),
+        until: verdict.until,
+    }
+}
+
+fn verdict_body(verdict: &Verdict) -> VerdictBody {
+    VerdictBody { key: verdict.key.clone(), set: verdict.set.clone(), values: verdict.values.clone() }
+}
+
+/// The body, or its default when it was left out or erased.
+fn body<'a, T: Default + Deserialize<'a>>(at: &At<'a>) -> Result<T, DecodeError> {
+    Ok(at.body.map(serde_json::from_str).transpose()?.unwrap_or_default())
+}
+
+fn routed(at: &At<'_>) -> Result<Routed, DecodeError> {
+    let RoutedData { event, of } = serde_json::from_str(at.data)?;
+    let mut bodies: Vec<VerdictBody> = body(at)?;
+    bodies.resize_with(of.len(), VerdictBody::default);
+    let verdicts = of.into_iter().zip(bodies).map(|(data, body)| Verdict {
+        automation: data.automation,
+        trigger: data.trigger,
+        version: data.version,
+        outcome: data.outcome,
+        reason: data.reason,
+        gate: data.gate,
+        until: data.until,
+        key: body.key,
+        set: body.set,
+        values: body.values,
+    });
+    Ok(Routed { event, verdicts: verdicts.collect() })
+}
+
+fn started(at: &At<'_>) -> Result<RunStarted, DecodeError> {
+    let data: StartedData = serde_json::from_str(at.data)?;
+    let body: StartedBody = body(at)?;
+    Ok(RunStarted {
+        id: data.id,
+        automation: data.automation,
+        hash: data.hash,
+        trigger: data.trigger,
+        occurrence: data.occurrence,
+        event: data.event,
+        space: data.space,
+        depth: data.depth,
+        attempt: data.attempt,
+        caller: data.caller,
+        rerun_of: data.rerun_of,
+        input: body.input,
+        key: body.key,
+        synthetic: body.event,
+    })
+}
