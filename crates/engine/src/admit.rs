@@ -96,6 +96,8 @@ pub struct Prepared {
     /// `event`, or `event.deferred` when it is put off.
     pub record: NewRecord,
     pub deferred: Option<Timestamp>,
+    /// Brought in from elsewhere: it starts nothing and ends no wait.
+    pub quiet: bool,
 }
 
 impl Prepared {
@@ -103,7 +105,7 @@ impl Prepared {
     pub fn of(event: Event, entropy: &mut Entropy) -> Prepared {
         let body = event.content.body().map(|json| NewBody::new(entropy.bytes(), json.clone()));
         let record = NewRecord { kind: "event", version: 1, data: encode(&event.envelope), body };
-        Prepared { event, fingerprint: None, record, deferred: None }
+        Prepared { event, fingerprint: None, record, deferred: None, quiet: false }
     }
 }
 
@@ -316,7 +318,7 @@ fn seal(caller: &Caller, draft: Draft, depth: u32, salt: [u8; 16], deferred: Opt
     };
     let body = event.content.body().map(|body| NewBody::new(salt, body.clone()));
     let record = NewRecord { kind, version: 1, data, body };
-    Prepared { event, fingerprint, record, deferred }
+    Prepared { event, fingerprint, record, deferred, quiet: false }
 }
 
 fn encode(envelope: &Envelope) -> Vec<u8> {

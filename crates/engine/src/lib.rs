@@ -38,6 +38,7 @@ pub mod state;
 pub mod writer;
 
 mod faults;
+pub mod history;
 mod ranges;
 mod read;
 mod tail;

@@ -8,6 +8,7 @@ mod due;
 mod entity;
 mod groups;
 mod hand_on;
+mod history;
 mod open;
 mod publish;
 mod runs;
@@ -116,6 +117,8 @@ pub(crate) struct Inner {
     catalog: RwLock<Arc<Catalog>>,
     /// Idle connections that read rows beside the writer.
     row_readers: entity::RowReaders,
+    /// What happened, beside the writer.
+    past: Mutex<history::Past>,
     /// What secrets are sealed with; read or made when the first one is.
     key: std::sync::OnceLock<Key>,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,

@@ -147,9 +147,10 @@ impl Writer {
                 answer.map(|answer| (entries, answer, true))
             }
             command => {
+                let quiet = is_quiet(&command);
                 let mut ground = Ground { now: moment.now, next, entropy: &mut self.entropy };
                 let decided = decide(&self.state, command, &mut ground);
-                decided.and_then(|decided| self.routed(moment, next, decided))
+                decided.and_then(|decided| self.routed(moment, next, decided, quiet))
             }
         };
         match decided {
@@ -173,9 +174,10 @@ impl Writer {
         moment: Moment,
         next: Position,
         decided: Decided,
+        quiet: bool,
     ) -> Result<(Vec<Entry>, Answer, bool), Refusal> {
         let Decided { entries, answer, sync } = decided;
-        if route::listens(&self.state) {
+        if !quiet && route::listens(&self.state) {
             route::check(&self.state, entries.iter().filter_map(topic_of))?;
         }
         let defines = entries.iter().any(|entry| matches!(entry.record, Record::DefinitionsApplied(_)));
@@ -184,7 +186,9 @@ impl Writer {
         if defines {
             decide::run::deployed(&mut draft)?;
         }
-        route::all(&mut draft, 0)?;
+        if !quiet {
+            route::all(&mut draft, 0)?;
+        }
         Ok((draft.into_entries(), answer, sync))
     }
 
@@ -351,6 +355,11 @@ impl Writer {
             None => Ok(()),
         }
     }
+}
+
+/// What an import brings starts nothing.
+fn is_quiet(command: &Command) -> bool {
+    matches!(command, Command::Publish { events } if events.iter().any(|event| event.quiet))
 }
 
 /// Nothing may follow the mark of a clean stop.

@@ -38,6 +38,7 @@ mod pipe;
 mod problem;
 mod publish;
 mod query;
+mod runs;
 mod seed003;
 mod stream;
 
@@ -142,6 +143,17 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/mutations/{name}", post(declared::mutate))
         .route("/v1/plan", post(declared::plan))
         .route("/v1/apply", post(declared::apply))
+        .route("/v1/runs", get(runs::list).post(runs::start))
+        .route("/v1/runs/{id}", get(runs::get))
+        .route("/v1/runs/{id}/cancel", post(runs::cancel))
+        .route("/v1/automations", get(runs::automations))
+        .route("/v1/automations/{name}", get(runs::automation))
+        .route("/v1/automations/{name}/next", get(runs::next))
+        .route("/v1/automations/{name}/{what}", post(runs::toggle))
+        .route("/v1/waits", get(runs::waits))
+        .route("/v1/waits/{id}/answer", post(runs::answer))
+        .route("/v1/decisions", get(runs::decisions))
+        .route("/v1/explain/{what}/{id}", get(runs::explain))
         .route("/v1/erase", post(maintain::erase))
         .route("/v1/backup", post(maintain::backup))
         .route("/v1/verify", get(maintain::verify))

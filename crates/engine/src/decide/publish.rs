@@ -111,7 +111,7 @@ fn conflict(key: &str, first: &Keyed, this: [u8; 32]) -> Problem {
 type KeyEntry = ((String, String), Keyed);
 
 fn record(prepared: Prepared, position: u64, ground: &Ground<'_>) -> (Entry, Outcome, Option<KeyEntry>) {
-    let Prepared { mut event, fingerprint, record: encoded, deferred } = prepared;
+    let Prepared { mut event, fingerprint, record: encoded, deferred, .. } = prepared;
     (event.position, event.recorded_at) = (position, ground.now);
     let id = event.envelope.id.clone();
     let keyed = event.envelope.key.clone().map(|key| {

@@ -158,6 +158,19 @@ impl Dispatcher {
         self.slots.len()
     }
 
+    /// Where an event stands that the group wants, for people who ask.
+    pub fn state_of(&self, event: &Event) -> &'static str {
+        if !matches!(self.matcher.test(event), Match::Yes { .. }) {
+            return "filtered";
+        }
+        match self.slots.get(&event.position).map(|slot| &slot.stand) {
+            Some(Stand::InFlight { .. }) => "in_flight",
+            Some(_) => "ready",
+            None if event.position <= self.group.floor => "acked",
+            None => "ready",
+        }
+    }
+
     pub fn oldest_open(&self) -> Option<&Event> {
         self.slots.values().next().map(|slot| slot.event.as_ref())
     }

@@ -33,6 +33,12 @@ pub struct DeadLetter {
 }
 
 impl State {
+    pub fn is_dead(&self, group: &str, position: Position) -> Result<bool> {
+        let mut read =
+            self.db.prepare_cached("SELECT 1 FROM dead_letter WHERE \"group\" = ?1 AND position = ?2")?;
+        Ok(read.exists(params![group, position])?)
+    }
+
     /// Keys are unique per source; an absent source is its own.
     pub fn key(&self, source: Option<&str>, key: &str) -> Result<Option<Keyed>> {
         let mut read = self.db.prepare_cached(

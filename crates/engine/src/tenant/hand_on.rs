@@ -33,6 +33,9 @@ impl Tenant {
         }
         drop(registry);
         let head = writer.head();
+        if self.history_is_long() {
+            self.fold_history(head);
+        }
         self.0.visible.store(head, Ordering::Release);
         self.0.seen.send_replace(head);
     }
@@ -40,6 +43,7 @@ impl Tenant {
     /// Records that change what is in memory beside the state.
     fn steer(&self, writer: &Writer, registry: &mut Registry, (place, record): (Place, Record)) {
         match record {
+            Record::Run(record) => self.remember(place, record),
             Record::GroupPut { group, .. } => self.register(writer, registry, &group, place.position),
             Record::GroupDeleted { group } => registry.remove(&group),
             Record::LedgerTrimmed { first, .. } => {

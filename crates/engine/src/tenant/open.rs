@@ -86,6 +86,7 @@ impl Tenant {
             upkeep: Upkeep::default(),
             catalog: RwLock::new(writer.state.catalog.clone()),
             row_readers: Mutex::default(),
+            past: Mutex::new(super::history::Past::after(head)),
             key: std::sync::OnceLock::new(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),

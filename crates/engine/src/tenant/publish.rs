@@ -119,7 +119,7 @@ impl Tenant {
         for draft in drafts {
             match self.admit_one(caller, draft, now)? {
                 Admission::Prepared(prepared) => {
-                    admitted.events.push(prepared);
+                    admitted.events.push(Prepared { quiet: !caller.outside, ..prepared });
                     admitted.outcomes.push(None);
                 }
                 Admission::Dropped { rule } => admitted.outcomes.push(Some(Outcome::Dropped { rule })),

@@ -1,6 +1,7 @@
 //! Runs on the caller's side: starting, cancelling and answering them, and what is live now.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use model::record::{How, Outcome};
 use model::{Code, Position, Problem, Timestamp};
@@ -14,6 +15,9 @@ use crate::command::{Answer, Command, RunCommand, Toggle};
 use crate::run::{Run, Wait, WaitKind};
 use crate::state::State;
 use crate::writer::{Moment, Writer};
+
+/// How soon what could not be served is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What became of a start by hand.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,7 +175,9 @@ impl Tenant {
             match next {
                 Some(at) if at <= moment.now => match self.ask_blocking(Command::Run(RunCommand::Due)) {
                     Ok(Answer::Admitted { more: true }) => {}
-                    _ => return,
+                    Ok(_) => return,
+                    // A full disk fails nothing: what is due waits for space.
+                    Err(_) => return self.due_in(AGAIN),
                 },
                 Some(at) => return self.due_in(at.since(moment.now)),
                 None => return,

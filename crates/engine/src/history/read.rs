@@ -1,0 +1,106 @@
+//! Asking what has happened: runs, one run with its steps, decisions and their counts.
+
+use model::Position;
+use rusqlite::types::Value as Sql;
+use rusqlite::{OptionalExtension, params_from_iter};
+use serde_json::{Map, Value, json};
+
+use super::History;
+use crate::state::Result;
+
+/// Which runs or decisions; newest first.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub automation: Option<String>,
+    /// A status of runs, an outcome of decisions.
+    pub status: Option<String>,
+    pub since: Option<model::Timestamp>,
+    pub event: Option<Position>,
+    pub limit: usize,
+    /// Only what stands before this position.
+    pub before: Option<Position>,
+}
+
+impl History {
+    pub fn runs(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>)> {
+        self.list("SELECT position, status, body FROM run", ("status", "started_at"), wanted, |status, mut body| {
+            body["status"] = status.into();
+            body
+        })
+    }
+
+    pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>)> {
+        let select = "SELECT position, outcome, body FROM decision";
+        self.list(select, ("outcome", "at"), wanted, |_, body| body)
+    }
+
+    fn list(
+        &self,
+        select: &str,
+        (status, time): (&str, &str),
+        wanted: &Wanted,
+        show: impl Fn(&str, Value) -> Value,
+    ) -> Result<(Vec<Value>, Option<Position>)> {
+        let (mut tests, mut values): (Vec<String>, Vec<Sql>) = (Vec::new(), Vec::new());
+        let mut want = |test: &str, value: Sql| {
+            values.push(value);
+            tests.push(format!("{test} ?{}", values.len()));
+        };
+        wanted.automation.iter().for_each(|name| want("automation =", Sql::Text(name.clone())));
+        wanted.status.iter().for_each(|is| want(&format!("{status} ="), Sql::Text(is.clone())));
+        wanted.since.iter().for_each(|at| want(&format!("{time} >="), Sql::Text(at.to_string())));
+        wanted.event.iter().for_each(|at| want("event =", Sql::Integer(*at as i64)));
+        wanted.before.iter().for_each(|at| want("position <", Sql::Integer(*at as i64)));
+        let tests = if tests.is_empty() { String::new() } else { format!(" WHERE {}", tests.join(" AND ")) };
+        let limit = wanted.limit.clamp(1, 1_000);
+        let sql = format!("{select}{tests} ORDER BY position DESC LIMIT {}", limit + 1);
+        let mut read = self.db.prepare_cached(&sql)?;
+        let mut rows = read.query(params_from_iter(values))?;
+        let (mut found, mut last) = (Vec::new(), None);
+        while let Some(row) = rows.next()? {
+            if found.len() == limit {
+                return Ok((found, last));
+            }
+            let (position, status, body): (Position, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            found.push(show(&status, serde_json::from_str(&body).unwrap_or_default()));
+            last = Some(position);
+        }
+        Ok((found, None))
+    }
+
+    /// One run with its steps, by id.
+    pub fn run(&self, id: &str) -> Result<Option<Value>> {
+        let mut read = self.db.prepare_cached("SELECT position, status, body, decided FROM run WHERE id = ?1")?;
+        let found: Option<(Position, String, String, Position)> = read
+            .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+            .optional()?;
+        let Some((position, status, body, decided)) = found else { return Ok(None) };
+        let mut body: Value = serde_json::from_str(&body).unwrap_or_default();
+        body["status"] = status.into();
+        body["position"] = position.into();
+        body["decided"] = decided.into();
+        let mut read = self.db.prepare_cached("SELECT body FROM step WHERE run = ?1 ORDER BY n")?;
+        let steps = read.query_map([position], |row| row.get::<_, String>(0))?;
+        let steps = steps.collect::<rusqlite::Result<Vec<String>>>()?;
+        body["steps"] = steps.iter().filter_map(|step| serde_json::from_str::<Value>(step).ok()).collect();
+        Ok(Some(body))
+    }
+
+    /// How often each outcome, by reason.
+    pub fn counts(&self, automation: &str, since: Option<model::Timestamp>) -> Result<Value> {
+        let mut read = self.db.prepare_cached(
+            "SELECT outcome, coalesce(json_extract(body, '$.reason'), ''), count(*),
+             sum(coalesce(json_extract(body, '$.values.count'), 1)) FROM decision
+             WHERE automation = ?1 AND at >= ?2 GROUP BY 1, 2",
+        )?;
+        let since = since.map_or(String::new(), |since| since.to_string());
+        let mut rows = read.query([automation, since.as_str()])?;
+        let mut counts = Map::new();
+        while let Some(row) = rows.next()? {
+            let (outcome, reason, count): (String, String, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
+            let slot = counts.entry(outcome).or_insert_with(|| json!({}));
+            slot[if reason.is_empty() { "-" } else { &reason }] = count.into();
+        }
+        Ok(counts.into())
+    }
+}

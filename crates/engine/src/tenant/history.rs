@@ -1,0 +1,283 @@
+//! What happened, asked of a tenant: runs, decisions, and why an event or an automation did or did not do something.
+
+use std::sync::Arc;
+
+use model::event::Event;
+use model::record::{Record, RunRecord};
+use model::{Code, Position, Problem, Timestamp};
+use serde_json::{Value, json};
+
+use super::entity::broken;
+use super::Tenant;
+use crate::apply::Place;
+use crate::automation::{Automation, matching};
+use crate::deliver::lock;
+use crate::history::History;
+use crate::history::read::Wanted;
+use crate::read;
+use crate::state::State;
+
+/// Records that wait for being folded before somebody who writes does it, too.
+const QUEUE_MAX: usize = 8_192;
+/// Events that are looked at to say what nearly matched.
+const NEAR_EVENTS: usize = 500;
+
+/// The history, and what was committed but is not in it yet.
+#[derive(Default)]
+pub struct Past {
+    history: Option<History>,
+    queue: Vec<(Place, RunRecord)>,
+    /// Records after this position come through the queue, those before from the ledger.
+    queued_after: Position,
+}
+
+impl Past {
+    pub fn after(head: Position) -> Past {
+        Past { history: None, queue: Vec::new(), queued_after: head }
+    }
+}
+
+impl Tenant {
+    /// A record of a run was committed.
+    pub(super) fn remember(&self, place: Place, record: RunRecord) {
+        let mut past = lock(&self.0.past);
+        past.queue.push((place, record));
+        if past.queue.len() == 1 {
+            self.due_in(crate::writer::STATE_OPEN_MAX);
+        }
+    }
+
+    /// Folds what waits; called when there is time, and by writers when too much waits.
+    pub(super) fn fold_history(&self, through: Position) {
+        if let Err(problem) = self.with_history_at(through, |_| Ok(())) {
+            tracing::error!(tenant = self.name(), %problem, "the history cannot be written");
+        }
+    }
+
+    pub(super) fn history_is_long(&self) -> bool {
+        lock(&self.0.past).queue.len() >= QUEUE_MAX
+    }
+
+    pub(super) fn history_waits(&self) -> bool {
+        !lock(&self.0.past).queue.is_empty()
+    }
+
+    /// A look at the history, everything answered so far among it.
+    pub(crate) fn with_history<T>(
+        &self,
+        look: impl FnOnce(&History) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        self.with_history_at(self.head(), look)
+    }
+
+    fn with_history_at<T>(
+        &self,
+        through: Position,
+        look: impl FnOnce(&History) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let mut past = lock(&self.0.past);
+        let Past { history, queue, queued_after } = &mut *past;
+        if history.is_none() {
+            *history = Some(self.open_history(*queued_after)?);
+        }
+        let Some(history) = history else { return Err(super::closing()) };
+        let folded = history.fold(queue, through.max(history.position));
+        queue.clear();
+        folded.map_err(broken)?;
+        look(history)
+    }
+
+    /// Opens it and reads from the ledger what came before the queue began.
+    fn open_history(&self, through: Position) -> Result<History, Problem> {
+        let path = self.dir().map(|dir| dir.join("history.db"));
+        let mut history = History::open(path.as_deref()).map_err(broken)?;
+        let mut next = (history.position + 1).max(self.first());
+        let mut bytes = Vec::new();
+        while next <= through {
+            let mut records = Vec::new();
+            let end = self.with_reader(|reader| {
+                let end = reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem)?;
+                read::records(&bytes, next, |place, record| {
+                    if let Record::Run(record) = record {
+                        records.push((place, record));
+                    }
+                    Ok(())
+                })?;
+                Ok(end)
+            })?;
+            history.fold(&records, end.next.saturating_sub(1).min(through)).map_err(broken)?;
+            next = end.next.max(next + 1);
+        }
+        Ok(history)
+    }
+
+    /// Runs, newest first, without their steps; where to go on when there are more.
+    pub fn runs(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
+        self.with_history(|history| history.runs(wanted).map_err(broken))
+    }
+
+    /// One run with its steps and, while it is live, its waits.
+    pub fn run(&self, id: &str) -> Result<Value, Problem> {
+        let found = self.with_history(|history| history.run(id).map_err(broken))?;
+        let Some(mut run) = found else {
+            return Err(Problem::new(Code::RunNotFound, format!("there is no run \"{id}\""))
+                .hint("`everwhen runs list` shows runs"));
+        };
+        let live = self.with_writer(|writer| {
+            let position = writer.state.runs.position_of(id);
+            position.map_or(Ok(None), |position| writer.state.run(position).map_err(broken))
+        })?;
+        run["waits"] = json!([]);
+        if let Some(live) = live {
+            let live = super::runs::run_json(&live);
+            for name in ["waits", "vars", "wait", "status"] {
+                run[name] = live[name].clone();
+            }
+        }
+        Ok(run)
+    }
+
+    pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
+        self.with_history(|history| history.decisions(wanted).map_err(broken))
+    }
+
+    /// What an event did and did not start, and which groups it is for (contracts §12).
+    pub fn explain_event(&self, id: &str) -> Result<Value, Problem> {
+        let event = self.event(id)?;
+        let wanted = Wanted { event: Some(event.position), limit: 1_000, ..Wanted::default() };
+        let (mut decisions, _) = self.decisions(&wanted)?;
+        decisions.reverse();
+        let value = event.to_value();
+        let others = self.with_writer(|writer| {
+            let told = |name: &str| decisions.iter().any(|decision| decision["automation"] == name);
+            let all = writer.state.catalog.automations.all().filter(|automation| !told(automation.name()));
+            all.map(|automation| why_not(&writer.state, automation, &event, &value)).collect::<Result<Vec<_>, _>>()
+        })?;
+        decisions.extend(others);
+        Ok(json!({"event": value, "automations": decisions, "groups": self.explain_groups(&event)}))
+    }
+
+    fn explain_groups(&self, event: &Arc<Event>) -> Vec<Value> {
+        let handles = self.registry().all();
+        let shown = handles.iter().map(|handle| {
+            let is_dead = self.with_writer(|writer| {
+                writer.state.is_dead(&handle.name, event.position).map_err(broken)
+            });
+            let state = match (handle.dispatcher().state_of(event), is_dead) {
+                ("filtered", _) => "filtered",
+                (_, Ok(true)) => "dead",
+                (state, _) => state,
+            };
+            json!({"group": handle.name, "matched": state != "filtered", "state": state})
+        });
+        shown.collect()
+    }
+
+    /// Why an automation ran or did not: counts, the newest decisions, what nearly matched, what comes next.
+    pub fn explain_automation(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
+        let (automation, enabled) = self.with_writer(|writer| {
+            let automation = writer.state.catalog.automations.named(name)?;
+            Ok((automation.clone(), writer.state.is_enabled(automation)))
+        })?;
+        let wanted =
+            Wanted { automation: Some(name.to_owned()), since, limit: 20, ..Wanted::default() };
+        let (recent, _) = self.decisions(&wanted)?;
+        let counts = self.with_history(|history| history.counts(name, since).map_err(broken))?;
+        let nearest = self.nearest(&automation)?;
+        let next = crate::schedule::preview(&automation, self.moment().now, 5);
+        Ok(json!({
+            "automation": name, "enabled": enabled, "counts": counts, "recent": recent, "nearest": nearest,
+            "next": next,
+        }))
+    }
+
+    /// The newest events that had the right topic and were stopped before they became an occurrence.
+    fn nearest(&self, automation: &Automation) -> Result<Vec<Value>, Problem> {
+        let head = self.head();
+        let from = head.saturating_sub(NEAR_EVENTS as u64 * 2).max(self.first());
+        let (events, _) = self.events_from(from.max(1), head, NEAR_EVENTS)?;
+        let mut near = Vec::new();
+        for event in events.iter().rev() {
+            let topic = &event.envelope.topic;
+            let concerned = automation.triggers.iter().any(|trigger| {
+                trigger.patterns.iter().any(|pattern| pattern.receives(topic))
+            });
+            if !concerned || near.len() >= 5 {
+                continue;
+            }
+            let value = event.to_value();
+            let why = self.with_writer(|writer| why_not(&writer.state, automation, event, &value))?;
+            if matches!(why["outcome"].as_str(), Some("not_matched" | "filtered")) {
+                near.push(json!({
+                    "position": event.position, "topic": topic, "gate": why["gate"], "values": why["values"],
+                }));
+            }
+        }
+        Ok(near)
+    }
+
+    /// A run, the decision that let it start, and what led to what.
+    pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
+        let run = self.run(id)?;
+        let wanted = Wanted {
+            automation: run["automation"].as_str().map(str::to_owned),
+            limit: 1_000,
+            ..Wanted::default()
+        };
+        let (decisions, _) = self.decisions(&wanted)?;
+        let decision = decisions.into_iter().find(|decision| decision["run"] == run["id"]);
+        let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
+        let lineage = event.and_then(|event| self.lineage(&event.to_string()).ok());
+        let lineage: Option<Value> = lineage.and_then(|text| serde_json::from_str(&text).ok());
+        Ok(json!({"run": run, "decision": decision, "lineage": lineage}))
+    }
+}
+
+/// Evaluates again why an event is no occurrence of an automation.
+fn why_not(
+    state: &State,
+    automation: &Automation,
+    event: &Event,
+    value: &Value,
+) -> Result<Value, Problem> {
+    let answer = |outcome: &str, gate: &str, trigger: Option<&str>, values: Value| {
+        json!({
+            "automation": automation.name(), "version": automation.version(), "outcome": outcome, "gate": gate,
+            "trigger": trigger, "values": values,
+        })
+    };
+    let topic = &event.envelope.topic;
+    let concerned = automation.triggers.iter().filter(|trigger| {
+        trigger.patterns.iter().any(|pattern| pattern.receives(topic))
+    });
+    let mut nearest = answer("not_matched", "match", None, json!({ "topic": topic }));
+    for trigger in concerned {
+        let id = Some(trigger.definition.id.as_str());
+        if !matching::matches(state, &trigger.definition.on, event, value).map_err(broken)? {
+            let (prev, next) = (&value["payload"]["prev"], &value["payload"]["next"]);
+            nearest = answer("not_matched", "match", id, json!({"prev": prev, "next": next}));
+            continue;
+        }
+        if !state.is_enabled(automation) {
+            return Ok(answer("skipped", "enabled", id, json!({"reason": "disabled"})));
+        }
+        let passes = trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(value));
+        if !passes.unwrap_or(false) {
+            nearest = answer("filtered", "filter", id, seen(trigger, value));
+        }
+    }
+    Ok(nearest)
+}
+
+/// What a filter looked at.
+fn seen(trigger: &crate::automation::Trigger, value: &Value) -> Value {
+    let Some(model::definition::Filter::Expr(expr)) = &trigger.definition.filter else {
+        return json!({"filter": trigger.definition.filter});
+    };
+    let refs = lang::expr::Refs::of(&expr.0);
+    let mut values = json!({ "filter": expr.0 });
+    for path in refs.event_fields.iter().filter(|path| !path.is_empty()) {
+        values[format!("event.{path}")] = matching::at(value, path).clone();
+    }
+    values
+}

@@ -1,0 +1,183 @@
+//! Automations and their runs over HTTP: list, start, stop, answer, and why (contracts §11, §12).
+
+use axum::extract::Path;
+use engine::command::Toggle;
+use engine::history::read::Wanted;
+use engine::{Caller, Tenant};
+use hyper::StatusCode;
+use model::record::Outcome;
+use model::{Code, Problem, Timestamp};
+use serde_json::{Value, json};
+
+use crate::aside;
+use crate::body::{object, only_json};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+use crate::query::Params;
+
+const BODY_MAX: usize = 1 << 20;
+
+fn ok(value: &Value) -> Answer {
+    Ok(json_answer(StatusCode::OK, value.to_string()))
+}
+
+/// Asks the tenant on a thread that may wait.
+async fn ask<T: Send + 'static>(
+    call: &Call,
+    look: impl FnOnce(&Tenant, &Caller) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    aside::blocking(move || look(&tenant, &caller)).await
+}
+
+fn wanted(params: &Params, status: &str) -> Result<Wanted, Problem> {
+    let cursor = params.text("cursor").map(str::parse).transpose().map_err(|_| {
+        Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out")
+    })?;
+    Ok(Wanted {
+        automation: params.owned("automation"),
+        status: params.owned(status),
+        since: params.text("since").map(Timestamp::parse).transpose()?,
+        event: None,
+        limit: params.limit("limit", 100, 1_000)?,
+        before: cursor,
+    })
+}
+
+fn page(name: &str, (items, next): (Vec<Value>, Option<u64>)) -> Answer {
+    let mut value = json!({ name: items });
+    if let Some(next) = next {
+        value["next"] = next.to_string().into();
+    }
+    ok(&value)
+}
+
+/// `GET /v1/runs`
+pub async fn list(call: Call) -> Answer {
+    let params = call.read_params(&["automation", "status", "since", "limit", "cursor"]).await?;
+    let wanted = wanted(&params, "status")?;
+    page("runs", ask(&call, move |tenant, _| tenant.runs(&wanted)).await?)
+}
+
+/// `GET /v1/runs/{id}`
+pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    ok(&ask(&call, move |tenant, _| tenant.run(&id)).await?)
+}
+
+/// `POST /v1/runs`
+pub async fn start(call: Call) -> Answer {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let mut said = object(&call.bytes(BODY_MAX).await?, &["automation", "input", "event"])?;
+    let name = said.remove("automation").and_then(|name| Some(name.as_str()?.to_owned()));
+    let name = name.ok_or_else(|| {
+        Problem::new(Code::RequestInvalid, "\"automation\" names what to run").at("/automation")
+    })?;
+    let (input, event) = (said.remove("input").unwrap_or_default(), said.remove("event"));
+    let started = aside::blocking(move || tenant.start_run(&caller, &name, input, event)).await?;
+    match started.run {
+        Some(run) => Ok(json_answer(StatusCode::ACCEPTED, json!({ "id": run }).to_string())),
+        None => Err(held_back(started.outcome, started.reason.as_deref())),
+    }
+}
+
+fn held_back(outcome: Outcome, reason: Option<&str>) -> Problem {
+    let reason = reason.unwrap_or("-");
+    Problem::new(Code::RunRefused, format!("it was not started: {} ({reason})", outcome.as_str()))
+        .hint("`everwhen explain automation NAME` shows its decisions")
+        .with("outcome", outcome.as_str())
+        .with("reason", reason)
+}
+
+/// `POST /v1/runs/{id}/cancel`
+pub async fn cancel(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    let run = ask(&call, move |tenant, _| {
+        tenant.cancel_run(&id)?;
+        tenant.run(&id)
+    });
+    ok(&run.await?)
+}
+
+/// `GET /v1/automations`
+pub async fn automations(call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    let all = ask(&call, |tenant, _| tenant.automations()).await?;
+    ok(&json!({ "automations": all }))
+}
+
+/// `GET /v1/automations/{name}`
+pub async fn automation(Path(name): Path<String>, call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    ok(&ask(&call, move |tenant, _| tenant.automation(&name)).await?)
+}
+
+/// `GET /v1/automations/{name}/next`
+pub async fn next(Path(name): Path<String>, call: Call) -> Answer {
+    let params = call.read_params(&["count"]).await?;
+    let count = params.limit("count", 5, 1_000)?;
+    let next = ask(&call, move |tenant, _| tenant.next_instants(&name, count)).await?;
+    ok(&json!({ "next": next }))
+}
+
+/// `POST /v1/automations/{name}/enable` and its like.
+pub async fn toggle(Path((name, what)): Path<(String, String)>, call: Call) -> Answer {
+    call.params(&[])?;
+    let toggle = match what.as_str() {
+        "enable" => Toggle::Enable,
+        "disable" => Toggle::Disable,
+        "pause" => Toggle::Pause,
+        "resume" => Toggle::Resume,
+        _ => {
+            return Err(Problem::new(Code::NotFound, format!("an automation has no \"{what}\""))
+                .hint("one of enable, disable, pause, resume"));
+        }
+    };
+    let set = ask(&call, move |tenant, _| {
+        tenant.set_automation(&name, toggle)?;
+        tenant.automation(&name)
+    });
+    ok(&set.await?)
+}
+
+/// `GET /v1/waits`
+pub async fn waits(call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    let waits = ask(&call, |tenant, _| tenant.waits()).await?;
+    ok(&json!({ "waits": waits }))
+}
+
+/// `POST /v1/waits/{id}/answer`
+pub async fn answer(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let value = object(&call.bytes(BODY_MAX).await?, &["value"])?.remove("value");
+    let value = value.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"value\" is missing").at("/value"))?;
+    aside::blocking(move || tenant.answer_wait(&caller, &id, value)).await?;
+    ok(&json!({"answered": true}))
+}
+
+/// `GET /v1/decisions`
+pub async fn decisions(call: Call) -> Answer {
+    let params = call.read_params(&["automation", "outcome", "since", "limit", "cursor"]).await?;
+    let wanted = wanted(&params, "outcome")?;
+    page("decisions", ask(&call, move |tenant, _| tenant.decisions(&wanted)).await?)
+}
+
+/// `GET /v1/explain/{what}/{id}`
+pub async fn explain(Path((what, id)): Path<(String, String)>, call: Call) -> Answer {
+    let params = call.read_params(&["since"]).await?;
+    let since = params.text("since").map(Timestamp::parse).transpose()?;
+    let explained = ask(&call, move |tenant, _| match what.as_str() {
+        "event" => tenant.explain_event(&id),
+        "automation" => tenant.explain_automation(&id, since),
+        "run" => tenant.explain_run(&id),
+        _ => Err(Problem::new(Code::NotFound, format!("\"{what}\" cannot be explained"))
+            .hint("one of event, automation, run")),
+    });
+    ok(&explained.await?)
+}
