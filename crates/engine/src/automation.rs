@@ -84,9 +84,7 @@ pub fn patterns(on: &TriggerKind) -> Result<Vec<Pattern>, Problem> {
             let kinds = if changes.is_empty() { &Change::ALL[..] } else { changes };
             kinds.iter().map(|change| format!("graph.node.{}.{concept}", change.as_str())).collect()
         }
-        TriggerKind::State { entities, .. } | TriggerKind::NumericState { entities, .. } => {
-            rows_of(entities)
-        }
+        TriggerKind::State { entities, .. } | TriggerKind::NumericState { entities, .. } => rows_of(entities),
         TriggerKind::Cron { .. } | TriggerKind::Every(_) | TriggerKind::At(_) | TriggerKind::Manual => {
             Vec::new()
         }

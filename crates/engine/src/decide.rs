@@ -3,8 +3,8 @@
 mod define;
 pub(crate) mod entity;
 mod group;
-pub(crate) mod run;
 pub(crate) mod publish;
+pub(crate) mod run;
 mod trim;
 
 use ledger::{NewBody, NewRecord};

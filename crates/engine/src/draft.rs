@@ -33,12 +33,7 @@ pub struct Mark {
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(
-        state: &'a mut State,
-        entropy: &'a mut Entropy,
-        now: Timestamp,
-        first: Position,
-    ) -> Draft<'a> {
+    pub fn new(state: &'a mut State, entropy: &'a mut Entropy, now: Timestamp, first: Position) -> Draft<'a> {
         Draft { state, entropy, now, past: None, first, entries: Vec::new() }
     }
 
@@ -102,10 +97,15 @@ impl<'a> Draft<'a> {
 
     /// As [`Draft::push`]; says first that the ledger holds such records from here on.
     pub fn push_run(&mut self, record: RunRecord) -> Result<Position> {
+        self.raise_format()?;
+        self.push(Record::Run(record))
+    }
+
+    pub fn raise_format(&mut self) -> Result<()> {
         if self.state.format < FORMAT_OF_RUNS {
             self.push(Record::FormatRaised { format: FORMAT_OF_RUNS })?;
         }
-        self.push(Record::Run(record))
+        Ok(())
     }
 
     pub fn add(&mut self, entry: Entry) -> Result<Position> {

@@ -254,9 +254,10 @@ fn key_of(memory: &Memory<'_>, of: &Occurrence<'_>, key: Option<&model::definiti
 fn dwell(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) {
     let Some(length) = of.trigger.and_then(|trigger| trigger.definition.dwell.as_ref()) else { return };
     let trigger = trigger_id(of, Gate::Dwell);
-    let armed = memory.state.pending_of(of.automation.name(), &of.context).any(|(_, pending)| {
-        pending.gate == "dwell" && pending.trigger == trigger
-    });
+    let armed = memory
+        .state
+        .pending_of(of.automation.name(), &of.context)
+        .any(|(_, pending)| pending.gate == "dwell" && pending.trigger == trigger);
     if armed {
         return passed.stop(Gate::Dwell, Outcome::Skipped, "duplicate");
     }

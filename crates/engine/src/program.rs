@@ -12,8 +12,20 @@ use crate::deliver::lock;
 
 /// What a step of an automation may read.
 const AUTOMATION: [&str; 14] = [
-    "event", "ctx", "trigger", "input", "vars", "steps", "state", "health", "actor", "now", "wait", "args",
-    "config", "partition",
+    "event",
+    "ctx",
+    "trigger",
+    "input",
+    "vars",
+    "steps",
+    "state",
+    "health",
+    "actor",
+    "now",
+    "wait",
+    "args",
+    "config",
+    "partition",
 ];
 /// What a step of logic may read.
 const LOGIC: [&str; 10] =

@@ -32,7 +32,8 @@ pub fn check<'a>(state: &State, topics: impl Iterator<Item = &'a str>) -> std::r
     for topic in topics {
         let concerned = state.catalog.automations.concerned(topic);
         if concerned.len() > OCCURRENCES_MAX {
-            let widest = concerned.iter().flat_map(|(automation, index)| &automation.triggers[*index].patterns);
+            let widest =
+                concerned.iter().flat_map(|(automation, index)| &automation.triggers[*index].patterns);
             let widest = widest.map(|pattern| pattern.as_str()).find(|text| text.contains(['*', '#']));
             let detail = format!(
                 "{} triggers want \"{topic}\", more than {OCCURRENCES_MAX}; one that is too wide is \"{}\"",

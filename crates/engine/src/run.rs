@@ -90,10 +90,16 @@ pub enum Inside {
     /// A failed try; the next one comes when this wait has ended.
     Retry(u32),
     /// `if`, `switch`, `atomic`: which list of steps, and where in it.
-    Block { which: usize, at: Block },
+    Block {
+        which: usize,
+        at: Block,
+    },
     Loop(Box<Loop>),
     /// `parallel`: a branch that has ended is `None`.
-    Branches { open: Vec<Option<Block>>, outputs: Vec<Value> },
+    Branches {
+        open: Vec<Option<Block>>,
+        outputs: Vec<Value>,
+    },
 }
 
 /// `for` and `repeat`.
@@ -182,7 +188,9 @@ pub enum WaitKind {
         attempt: u32,
     },
     /// A run that was called.
-    Call { run: Position },
+    Call {
+        run: Position,
+    },
 }
 
 impl WaitKind {

@@ -111,7 +111,8 @@ struct Due {
 }
 
 fn due(calendar: &Calendar, trigger: &Trigger, from: Timestamp, now: Timestamp) -> Due {
-    let late = |at: &Timestamp| at.plus(jitter(&trigger.definition.id, *at, spread(&trigger.definition.on))) <= now;
+    let late =
+        |at: &Timestamp| at.plus(jitter(&trigger.definition.id, *at, spread(&trigger.definition.on))) <= now;
     let mut last = calendar.latest(from, now);
     // An instant whose jitter has not passed is not due yet.
     while let Some(at) = last.filter(|at| !late(at)) {
@@ -124,7 +125,12 @@ fn due(calendar: &Calendar, trigger: &Trigger, from: Timestamp, now: Timestamp) 
 type Missed = Option<(&'static str, u64)>;
 
 /// Which instants run, each with whether it is a late one, and how many do not.
-fn chosen(calendar: &Calendar, policy: &CatchUp, due: &Due, now: Timestamp) -> (Vec<(Timestamp, bool)>, Missed) {
+fn chosen(
+    calendar: &Calendar,
+    policy: &CatchUp,
+    due: &Due,
+    now: Timestamp,
+) -> (Vec<(Timestamp, bool)>, Missed) {
     let Some(last) = due.last else { return (Vec::new(), None) };
     // Within a minute it is on time: a tick may be late, a process that was down is not so short.
     let on_time = last.plus(std::time::Duration::from_secs(60)) > now;
@@ -203,7 +209,12 @@ fn finish(
     rearm(draft, automation, trigger, last)
 }
 
-fn rearm(draft: &mut Draft<'_>, automation: &Automation, trigger: &Trigger, through: Timestamp) -> Result<()> {
+fn rearm(
+    draft: &mut Draft<'_>,
+    automation: &Automation,
+    trigger: &Trigger,
+    through: Timestamp,
+) -> Result<()> {
     let timer = timer(automation, trigger);
     draft.state.runs.timers.retain(|(_, other)| *other != timer);
     draft.state.runs.timers.extend(next(trigger, through).map(|at| (at, timer)));
@@ -219,9 +230,11 @@ fn run_at(
     late: bool,
 ) -> Result<Position> {
     let space = automation.definition.space.clone().unwrap_or_else(|| occurrence::SYSTEM.to_owned());
-    let payload = json!({"scheduledAt": at, "automation": automation.name(), "trigger": trigger.definition.id});
+    let payload =
+        json!({"scheduledAt": at, "automation": automation.name(), "trigger": trigger.definition.id});
     let actor = format!("system:automation:{}", automation.name());
-    let event = start::synthetic(&format!("automation.schedule.{}", automation.name()), &space, &actor, payload, at);
+    let event =
+        start::synthetic(&format!("automation.schedule.{}", automation.name()), &space, &actor, payload, at);
     let of = Occurrence {
         automation,
         trigger: Some(trigger),

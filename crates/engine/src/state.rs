@@ -24,8 +24,12 @@ pub use group::{Failure, Group};
 use crate::entity::Catalog;
 
 /// Numbered, in order, never edited once released: the index is the version before it runs.
-const MIGRATIONS: &[&str] =
-    &[include_str!("state/schema.sql"), include_str!("state/suspect.sql"), include_str!("state/entity.sql"), include_str!("state/run.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("state/schema.sql"),
+    include_str!("state/suspect.sql"),
+    include_str!("state/entity.sql"),
+    include_str!("state/run.sql"),
+];
 
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]

@@ -94,7 +94,16 @@ pub struct Writer {
 impl Writer {
     pub fn new(ledger: Box<dyn Ledger>, state: State, entropy: Entropy) -> Writer {
         let batch = Batch::new(ledger.head(), ledger.synced(), Timestamp::EPOCH);
-        Writer { ledger, state, entropy, batch, offset: None, state_opened: None, full: false, held_back: None }
+        Writer {
+            ledger,
+            state,
+            entropy,
+            batch,
+            offset: None,
+            state_opened: None,
+            full: false,
+            held_back: None,
+        }
     }
 
     /// Decides and makes durable one batch of commands. `Err` means the process must stop; nobody was answered.

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 
 pub use change::{Applied, Change, Changed, ChangedData, Set};
 pub use run::{
-    AutomationSet, GateSet, How, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunMoved, RunRecord, RunStarted,
-    SchedulePassed, SettledOccurrence, Status, Verdict, WaitEnded,
+    AutomationSet, GateSet, How, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunMoved, RunRecord,
+    RunStarted, SchedulePassed, SettledOccurrence, Status, Verdict, WaitEnded,
 };
 
 use crate::event::{BadBody, Content, Envelope, Event};

@@ -32,9 +32,11 @@ async fn ask<T: Send + 'static>(
 }
 
 fn wanted(params: &Params, status: &str) -> Result<Wanted, Problem> {
-    let cursor = params.text("cursor").map(str::parse).transpose().map_err(|_| {
-        Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out")
-    })?;
+    let cursor = params
+        .text("cursor")
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out"))?;
     Ok(Wanted {
         automation: params.owned("automation"),
         status: params.owned(status),
@@ -156,7 +158,8 @@ pub async fn answer(Path(id): Path<String>, call: Call) -> Answer {
     only_json(&call.head.headers)?;
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
     let value = object(&call.bytes(BODY_MAX).await?, &["value"])?.remove("value");
-    let value = value.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"value\" is missing").at("/value"))?;
+    let value =
+        value.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"value\" is missing").at("/value"))?;
     aside::blocking(move || tenant.answer_wait(&caller, &id, value)).await?;
     ok(&json!({"answered": true}))
 }

@@ -15,7 +15,11 @@ pub fn matches(state: &State, on: &TriggerKind, event: &Event, value: &Value) ->
                 list.as_ref().is_none_or(|list| list.iter().any(|one| same(one, value)))
             };
             let none_of = |list: &[Value], value: &Value| !list.iter().any(|one| same(one, value));
-            old != new && one_of(from, old) && one_of(to, new) && none_of(not_from, old) && none_of(not_to, new)
+            old != new
+                && one_of(from, old)
+                && one_of(to, new)
+                && none_of(not_from, old)
+                && none_of(not_to, new)
         }
         TriggerKind::NumericState { entities, field, above, below } => {
             let Some((old, new)) = change_of(entities, event, value, field) else { return Ok(false) };

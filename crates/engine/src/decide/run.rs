@@ -100,7 +100,9 @@ fn answer(
             .into());
     };
     if wait.is_some_and(|wait| wait.ended.is_some()) {
-        return Err(Problem::new(Code::WaitAnswered, format!("\"{run}.{number}\" was answered before")).into());
+        return Err(
+            Problem::new(Code::WaitAnswered, format!("\"{run}.{number}\" was answered before")).into()
+        );
     }
     if !may_answer(to, actor) {
         return Err(Problem::new(Code::AuthDenied, format!("{actor} was not asked"))
@@ -200,6 +202,10 @@ fn recheck(draft: &mut Draft<'_>, id: crate::run::WaitId, at: model::Timestamp) 
 
 /// Definitions changed: schedules are armed anew, and what belonged to automations that are gone ends.
 pub fn deployed(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    // Before the first event that starts a run: folding it keeps the event for the run.
+    if !draft.state.catalog.automations.is_empty() {
+        draft.raise_format()?;
+    }
     let gone = |draft: &Draft<'_>, name: &str| draft.state.catalog.automations.get(name).is_none();
     let pending: Vec<_> = draft.state.pending().iter().map(|(id, p)| (*id, p.automation.clone())).collect();
     for (id, name) in pending {

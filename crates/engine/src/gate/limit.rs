@@ -31,9 +31,10 @@ fn limit(memory: &Memory<'_>, of: &Occurrence<'_>, gate: Gate) -> Option<(usize,
     match gate {
         Gate::Throttle => trigger.throttle.as_ref().map(single),
         Gate::Cooldown => trigger.cooldown.as_ref().map(single),
-        Gate::Rate => {
-            trigger.rate.as_ref().map(|rate| (rate.count as usize, rate.per, key_of(memory, of, rate.key.as_ref())))
-        }
+        Gate::Rate => trigger
+            .rate
+            .as_ref()
+            .map(|rate| (rate.count as usize, rate.per, key_of(memory, of, rate.key.as_ref()))),
         _ => None,
     }
 }

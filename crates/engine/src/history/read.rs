@@ -23,10 +23,15 @@ pub struct Wanted {
 
 impl History {
     pub fn runs(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>)> {
-        self.list("SELECT position, status, body FROM run", ("status", "started_at"), wanted, |status, mut body| {
-            body["status"] = status.into();
-            body
-        })
+        self.list(
+            "SELECT position, status, body FROM run",
+            ("status", "started_at"),
+            wanted,
+            |status, mut body| {
+                body["status"] = status.into();
+                body
+            },
+        )
     }
 
     pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>)> {
@@ -61,7 +66,8 @@ impl History {
             if found.len() == limit {
                 return Ok((found, last));
             }
-            let (position, status, body): (Position, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (position, status, body): (Position, String, String) =
+                (row.get(0)?, row.get(1)?, row.get(2)?);
             found.push(show(&status, serde_json::from_str(&body).unwrap_or_default()));
             last = Some(position);
         }
@@ -70,7 +76,8 @@ impl History {
 
     /// One run with its steps, by id.
     pub fn run(&self, id: &str) -> Result<Option<Value>> {
-        let mut read = self.db.prepare_cached("SELECT position, status, body, decided FROM run WHERE id = ?1")?;
+        let mut read =
+            self.db.prepare_cached("SELECT position, status, body, decided FROM run WHERE id = ?1")?;
         let found: Option<(Position, String, String, Position)> = read
             .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
             .optional()?;

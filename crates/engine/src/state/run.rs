@@ -43,7 +43,10 @@ pub enum Timer {
     /// A condition that reads time.
     Recheck(WaitId),
     Pending(OccurrenceId),
-    Schedule { automation: String, trigger: String },
+    Schedule {
+        automation: String,
+        trigger: String,
+    },
 }
 
 #[derive(Default)]
@@ -255,12 +258,14 @@ impl State {
             match run {
                 Some(run) => {
                     let ready = self.runs.live.get(&position).and_then(|brief| brief.ready);
-                    let mut put = self
-                        .db
-                        .prepare_cached("INSERT OR REPLACE INTO run (position, ready, body) VALUES (?1, ?2, ?3)")?;
+                    let mut put = self.db.prepare_cached(
+                        "INSERT OR REPLACE INTO run (position, ready, body) VALUES (?1, ?2, ?3)",
+                    )?;
                     put.execute(params![position, ready, body_of(&run)])?;
                 }
-                None => _ = self.db.prepare_cached("DELETE FROM run WHERE position = ?1")?.execute([position])?,
+                None => {
+                    _ = self.db.prepare_cached("DELETE FROM run WHERE position = ?1")?.execute([position])?
+                }
             }
         }
         self.store_gates()?;

@@ -7,8 +7,8 @@ use model::record::{Record, RunRecord};
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
-use super::entity::broken;
 use super::Tenant;
+use super::entity::broken;
 use crate::apply::Place;
 use crate::automation::{Automation, matching};
 use crate::deliver::lock;
@@ -151,7 +151,8 @@ impl Tenant {
         let others = self.with_writer(|writer| {
             let told = |name: &str| decisions.iter().any(|decision| decision["automation"] == name);
             let all = writer.state.catalog.automations.all().filter(|automation| !told(automation.name()));
-            all.map(|automation| why_not(&writer.state, automation, &event, &value)).collect::<Result<Vec<_>, _>>()
+            all.map(|automation| why_not(&writer.state, automation, &event, &value))
+                .collect::<Result<Vec<_>, _>>()
         })?;
         decisions.extend(others);
         Ok(json!({"event": value, "automations": decisions, "groups": self.explain_groups(&event)}))
@@ -160,9 +161,8 @@ impl Tenant {
     fn explain_groups(&self, event: &Arc<Event>) -> Vec<Value> {
         let handles = self.registry().all();
         let shown = handles.iter().map(|handle| {
-            let is_dead = self.with_writer(|writer| {
-                writer.state.is_dead(&handle.name, event.position).map_err(broken)
-            });
+            let is_dead =
+                self.with_writer(|writer| writer.state.is_dead(&handle.name, event.position).map_err(broken));
             let state = match (handle.dispatcher().state_of(event), is_dead) {
                 ("filtered", _) => "filtered",
                 (_, Ok(true)) => "dead",
@@ -179,8 +179,7 @@ impl Tenant {
             let automation = writer.state.catalog.automations.named(name)?;
             Ok((automation.clone(), writer.state.is_enabled(automation)))
         })?;
-        let wanted =
-            Wanted { automation: Some(name.to_owned()), since, limit: 20, ..Wanted::default() };
+        let wanted = Wanted { automation: Some(name.to_owned()), since, limit: 20, ..Wanted::default() };
         let (recent, _) = self.decisions(&wanted)?;
         let counts = self.with_history(|history| history.counts(name, since).map_err(broken))?;
         let nearest = self.nearest(&automation)?;
@@ -199,9 +198,10 @@ impl Tenant {
         let mut near = Vec::new();
         for event in events.iter().rev() {
             let topic = &event.envelope.topic;
-            let concerned = automation.triggers.iter().any(|trigger| {
-                trigger.patterns.iter().any(|pattern| pattern.receives(topic))
-            });
+            let concerned = automation
+                .triggers
+                .iter()
+                .any(|trigger| trigger.patterns.iter().any(|pattern| pattern.receives(topic)));
             if !concerned || near.len() >= 5 {
                 continue;
             }
@@ -234,12 +234,7 @@ impl Tenant {
 }
 
 /// Evaluates again why an event is no occurrence of an automation.
-fn why_not(
-    state: &State,
-    automation: &Automation,
-    event: &Event,
-    value: &Value,
-) -> Result<Value, Problem> {
+fn why_not(state: &State, automation: &Automation, event: &Event, value: &Value) -> Result<Value, Problem> {
     let answer = |outcome: &str, gate: &str, trigger: Option<&str>, values: Value| {
         json!({
             "automation": automation.name(), "version": automation.version(), "outcome": outcome, "gate": gate,
@@ -247,9 +242,10 @@ fn why_not(
         })
     };
     let topic = &event.envelope.topic;
-    let concerned = automation.triggers.iter().filter(|trigger| {
-        trigger.patterns.iter().any(|pattern| pattern.receives(topic))
-    });
+    let concerned = automation
+        .triggers
+        .iter()
+        .filter(|trigger| trigger.patterns.iter().any(|pattern| pattern.receives(topic)));
     let mut nearest = answer("not_matched", "match", None, json!({ "topic": topic }));
     for trigger in concerned {
         let id = Some(trigger.definition.id.as_str());

@@ -101,9 +101,11 @@ impl Tenant {
     pub fn live_runs(&self, automation: Option<&str>) -> Result<Vec<Value>, Problem> {
         self.with_writer(|writer| {
             let state = &writer.state;
-            let wanted = state.runs.live.iter().filter(|(_, brief)| {
-                automation.is_none_or(|name| brief.automation == name)
-            });
+            let wanted = state
+                .runs
+                .live
+                .iter()
+                .filter(|(_, brief)| automation.is_none_or(|name| brief.automation == name));
             let shown = wanted.map(|(position, _)| state.run(*position).map_err(broken));
             shown.filter_map(|run| run.map(|run| run.map(|run| run_json(&run))).transpose()).collect()
         })

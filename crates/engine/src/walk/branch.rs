@@ -25,12 +25,11 @@ impl Walk<'_, '_> {
 
     fn which(&self, action: &Action) -> Result<usize> {
         Ok(match action {
-            Action::If { test, .. } => {
-                usize::from(!condition::test(&self.env, self.draft.state, test)?)
-            }
+            Action::If { test, .. } => usize::from(!condition::test(&self.env, self.draft.state, test)?),
             Action::Switch(switch) => {
                 let value = self.env.eval(self.draft.state, &switch.on)?;
-                let case = switch.cases.iter().position(|case| case.values.iter().any(|one| same(one, &value)));
+                let case =
+                    switch.cases.iter().position(|case| case.values.iter().any(|one| same(one, &value)));
                 case.unwrap_or(switch.cases.len())
             }
             _ => 0,

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use super::{Flow, Result, Stopped, Walk, failure, refused};
 use crate::admit::Caller;
 use crate::decide;
+use crate::declared;
 use crate::entity::Provenance;
 use crate::env::Env;
 use crate::gate::{self, Gate, Memory, Occurrence};
 use crate::route::{self, occurrence, start};
 use crate::run::{Block, Inside, WaitKind};
-use crate::declared;
 
 /// Logic that calls logic that calls logic …
 const LOGIC_DEPTH_MAX: u32 = 16;
@@ -22,7 +22,9 @@ impl Walk<'_, '_> {
         match self.optional(call.args.as_ref())? {
             Value::Object(args) => Ok(args),
             Value::Null => Ok(Map::new()),
-            other => Err(failure("expr.type", format!("\"{}\" takes named arguments, not {other}", call.name))),
+            other => {
+                Err(failure("expr.type", format!("\"{}\" takes named arguments, not {other}", call.name)))
+            }
         }
     }
 
@@ -70,7 +72,8 @@ impl Walk<'_, '_> {
         let args = self.args(call)?;
         let state = &self.draft.state;
         let space = (self.env.space != occurrence::SYSTEM).then_some(self.env.space.as_str());
-        let asked = declared::Asked { name: &call.name, args, space, caller: &self.caller(), now: self.env.now };
+        let asked =
+            declared::Asked { name: &call.name, args, space, caller: &self.caller(), now: self.env.now };
         Ok(Flow::Done(declared::query(&state.catalog, &state.db, asked)?))
     }
 
@@ -127,7 +130,9 @@ impl Walk<'_, '_> {
             self.forget(number);
             return match ended.how {
                 How::Done => Ok(Flow::Done(ended.value)),
-                _ => Err(failure("run.failed", format!("\"{}\" did not end well: {}", call.name, ended.value))),
+                _ => {
+                    Err(failure("run.failed", format!("\"{}\" did not end well: {}", call.name, ended.value)))
+                }
             };
         }
         let input = self.optional(call.args.as_ref())?;

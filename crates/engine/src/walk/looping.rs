@@ -98,10 +98,7 @@ impl Walk<'_, '_> {
                 state.next += 1;
             }
             let Some(mut round) = state.open.pop() else { continue };
-            let frame = Frame {
-                locals: locals(round.index),
-                outputs: std::mem::take(&mut round.outputs),
-            };
+            let frame = Frame { locals: locals(round.index), outputs: std::mem::take(&mut round.outputs) };
             let here = format!("{path}[{}].do", round.index);
             let (flow, frame) = self.framed(&repeat.steps, &mut round.at, &here, frame);
             match flow? {

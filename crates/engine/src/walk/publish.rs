@@ -56,10 +56,8 @@ impl Walk<'_, '_> {
                 self.draft.entropy,
             )
         };
-        let (entries, outcome) = self
-            .draft
-            .ask(|state, ground| decide::publish::one(state, prepared, ground))
-            .map_err(refused)?;
+        let (entries, outcome) =
+            self.draft.ask(|state, ground| decide::publish::one(state, prepared, ground)).map_err(refused)?;
         self.draft.add_all(entries)?;
         Ok(Flow::Done(match outcome {
             Outcome::Recorded(receipt) => json!({
@@ -99,9 +97,8 @@ fn set(
     name: &str,
     value: Value,
 ) -> std::result::Result<(), Problem> {
-    let wrong = |what: &str| {
-        Problem::new(Code::EventInvalid, format!("\"{name}\" is {what}")).at(format!("/{name}"))
-    };
+    let wrong =
+        |what: &str| Problem::new(Code::EventInvalid, format!("\"{name}\" is {what}")).at(format!("/{name}"));
     let text = || value.as_str().map(str::to_owned).ok_or_else(|| wrong("not a text"));
     match name {
         "id" => envelope.id = text()?,

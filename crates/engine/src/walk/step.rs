@@ -13,7 +13,10 @@ impl Walk<'_, '_> {
     pub(super) fn step(&mut self, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
         self.steps += 1;
         if self.too_big() {
-            return Err(failure("walk.too_big", "the run wrote more than one commit can hold; wait in between"));
+            return Err(failure(
+                "walk.too_big",
+                "the run wrote more than one commit can hold; wait in between",
+            ));
         }
         if let Some(Inside::Retry(wait)) = at.inside.as_deref() {
             if self.ended(*wait).is_none() {
@@ -62,7 +65,11 @@ impl Walk<'_, '_> {
     fn takes_back(&self, step: &Step) -> bool {
         let writes = matches!(
             step.action,
-            Action::Logic(_) | Action::Mutate(_) | Action::Publish(_) | Action::Atomic(_) | Action::Automation { .. }
+            Action::Logic(_)
+                | Action::Mutate(_)
+                | Action::Publish(_)
+                | Action::Atomic(_)
+                | Action::Automation { .. }
         );
         writes && (self.logic == 0 || step.on_error == OnError::Continue)
     }
@@ -70,7 +77,8 @@ impl Walk<'_, '_> {
     fn failed(&mut self, step: &Step, at: &mut Block, path: &str, failure: Failure) -> Result<Flow> {
         at.inside = None;
         at.failures += 1;
-        let error = json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});
+        let error =
+            json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});
         if let Some(retry) = step.retry.as_ref().filter(|retry| self.logic == 0 && at.failures <= retry.max) {
             let after = backoff(retry, at.failures, &self.run.id, path);
             let wait = self.wait(path, WaitKind::Retry, Some(after), Default::default());

@@ -11,8 +11,8 @@ use model::{Position, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{Flow, Result, Walk, failure};
-use crate::condition;
 use crate::automation::patterns;
+use crate::condition;
 use crate::route;
 use crate::run::{Block, Ended, Inside, Wait, WaitKind};
 use crate::state::State;
@@ -55,7 +55,8 @@ impl Walk<'_, '_> {
 
     /// Forgets the waits of everything below a step.
     pub(super) fn forget_below(&mut self, path: &str) {
-        let below = |wait: &Wait| wait.path.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+        let below =
+            |wait: &Wait| wait.path.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
         self.run.walk.waits.retain(|wait| !below(wait));
     }
 
@@ -91,7 +92,8 @@ impl Walk<'_, '_> {
         if let Some(Inside::Wait(number)) = at.inside.as_deref() {
             return self.resume(*number, until.on_timeout);
         }
-        let timeout = until.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
+        let timeout =
+            until.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
         // One that cannot be evaluated does not hold yet.
         if condition::test(&self.env, self.draft.state, &until.condition).unwrap_or(false) {
             self.env.wait = json!({"completed": true, "remaining": timeout.map(|left| left.as_secs_f64())});
@@ -123,7 +125,8 @@ impl Walk<'_, '_> {
             }
             return Ok(flow);
         }
-        let timeout = wait.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
+        let timeout =
+            wait.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return self.timed_out(wait.on_timeout, Some(0.0));
         }

@@ -20,7 +20,8 @@ async fn rig(yaml: &str) -> Rig {
     rig
 }
 
-const CONCEPTS: &str = "@namespace(\"ha\")\n@version(\"1.0.0\")\nconcept entity {\n  state string\n  attributes object\n}\n";
+const CONCEPTS: &str =
+    "@namespace(\"ha\")\n@version(\"1.0.0\")\nconcept entity {\n  state string\n  attributes object\n}\n";
 
 async fn apply(rig: &Rig, yaml: &str) {
     let files: BTreeMap<String, String> =
@@ -42,7 +43,11 @@ async fn set(rig: &Rig, id: &str, state: &str) {
 
 /// Payloads of the user's events with this topic, in order.
 fn emitted(rig: &Rig, topic: &str) -> Vec<Value> {
-    let query = engine::tenant::Query { topic: Some(model::topic::Pattern::parse(topic).unwrap()), limit: 1_000, ..Default::default() };
+    let query = engine::tenant::Query {
+        topic: Some(model::topic::Pattern::parse(topic).unwrap()),
+        limit: 1_000,
+        ..Default::default()
+    };
     let page = rig.tenant.find(&query).unwrap();
     page.events.iter().map(|event| event.to_value()["payload"].clone()).collect()
 }
@@ -102,10 +107,15 @@ async fn wait_for_takes_an_event_that_came_before_the_step_was_reached() {
 
 #[tokio::test]
 async fn modes_share_the_stage() {
-    for (mode, live, out) in
-        [("single", 1, vec![1]), ("restart", 1, vec![3]), ("parallel", 3, vec![1, 2, 3]), ("queued", 1, vec![1, 2, 3])]
-    {
-        let yaml = format!("automation: a\ntriggers:\n  - event: in.*\nmode: {mode}\nactions:\n  - delay: 10s\n  - publish: {{topic: out.done, payload: {{n: \"{{{{ event.payload.n }}}}\"}}}}\n");
+    for (mode, live, out) in [
+        ("single", 1, vec![1]),
+        ("restart", 1, vec![3]),
+        ("parallel", 3, vec![1, 2, 3]),
+        ("queued", 1, vec![1, 2, 3]),
+    ] {
+        let yaml = format!(
+            "automation: a\ntriggers:\n  - event: in.*\nmode: {mode}\nactions:\n  - delay: 10s\n  - publish: {{topic: out.done, payload: {{n: \"{{{{ event.payload.n }}}}\"}}}}\n"
+        );
         let rig = rig(&yaml).await;
         for n in 1..=3 {
             publish(&rig, "in.a", json!({"n": n})).await;

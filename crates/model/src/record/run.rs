@@ -411,12 +411,9 @@ impl RunRecord {
                 rerun_of: started.rerun_of.clone(),
             }),
             RunRecord::Moved(moved) => to_text(&MovedData { run: moved.run, status: moved.status }),
-            RunRecord::WaitEnded(ended) => to_text(&WaitData {
-                run: ended.run,
-                wait: ended.wait,
-                how: ended.how,
-                event: ended.event,
-            }),
+            RunRecord::WaitEnded(ended) => {
+                to_text(&WaitData { run: ended.run, wait: ended.wait, how: ended.how, event: ended.event })
+            }
             RunRecord::Ended(ended) => to_text(&EndedData {
                 run: ended.run,
                 status: ended.status,

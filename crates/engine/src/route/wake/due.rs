@@ -85,12 +85,7 @@ fn last_event(state: &State, pending: &Pending) -> Result<Option<std::sync::Arc<
     }
 }
 
-fn still(
-    state: &State,
-    on: &TriggerKind,
-    event: &model::event::Event,
-    pending: &Pending,
-) -> Result<bool> {
+fn still(state: &State, on: &TriggerKind, event: &model::event::Event, pending: &Pending) -> Result<bool> {
     let Some(subject) = &event.envelope.subject else { return Ok(true) };
     if !matches!(on, TriggerKind::State { .. } | TriggerKind::NumericState { .. }) {
         return Ok(true);

@@ -83,8 +83,9 @@ impl State {
         new.sort_unstable();
         for position in new {
             if let Some(event) = events.recent.get(&position) {
-                let mut put =
-                    self.db.prepare_cached("INSERT OR REPLACE INTO event (position, body) VALUES (?1, ?2)")?;
+                let mut put = self
+                    .db
+                    .prepare_cached("INSERT OR REPLACE INTO event (position, body) VALUES (?1, ?2)")?;
                 put.execute(params![position, event.to_json()])?;
                 events.stored.insert(position);
             }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::record::{AutomationSet, GateSet, OccurrenceId, Outcome, Routed, SchedulePassed, SettledOccurrence};
+use model::record::{
+    AutomationSet, GateSet, OccurrenceId, Outcome, Routed, SchedulePassed, SettledOccurrence,
+};
 use model::{Position, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -174,8 +176,7 @@ impl State {
 
     fn set_gates(&mut self, automation: &str, sets: &[GateSet]) {
         for set in sets {
-            let place =
-                (automation.to_owned(), set.trigger.clone(), set.gate.clone(), set.key.clone());
+            let place = (automation.to_owned(), set.trigger.clone(), set.gate.clone(), set.key.clone());
             self.open_rows += 1;
             self.runs.gates.changed.insert(place, set.value.clone());
         }
@@ -247,9 +248,9 @@ impl State {
             match gates.pending.get(&id) {
                 Some(pending) => {
                     let body = serde_json::to_string(pending).unwrap_or_default();
-                    let mut put = self
-                        .db
-                        .prepare_cached("INSERT OR REPLACE INTO pending (position, n, body) VALUES (?1, ?2, ?3)")?;
+                    let mut put = self.db.prepare_cached(
+                        "INSERT OR REPLACE INTO pending (position, n, body) VALUES (?1, ?2, ?3)",
+                    )?;
                     put.execute(params![id.0, id.1, body])?;
                 }
                 None => {
@@ -298,7 +299,8 @@ pub(super) fn load(db: &Connection) -> Result<Gates> {
     let mut read = db.prepare("SELECT name, enabled, paused, reason, hash FROM automation")?;
     let mut rows = read.query([])?;
     while let Some(row) = rows.next()? {
-        let set = Setting { enabled: row.get(1)?, paused: row.get(2)?, reason: row.get(3)?, hash: row.get(4)? };
+        let set =
+            Setting { enabled: row.get(1)?, paused: row.get(2)?, reason: row.get(3)?, hash: row.get(4)? };
         gates.settings.insert(row.get(0)?, set);
     }
     let mut read = db.prepare("SELECT automation, trigger, through FROM schedule")?;

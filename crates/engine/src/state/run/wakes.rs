@@ -91,7 +91,8 @@ impl Wakes {
 
 /// The instants at which a wait wants to be looked at.
 pub(super) fn timers_of(id: WaitId, wait: &Wait) -> Vec<(Timestamp, Timer)> {
-    let mut timers: Vec<(Timestamp, Timer)> = wait.due.map(|due| (due, Timer::Wait(id))).into_iter().collect();
+    let mut timers: Vec<(Timestamp, Timer)> =
+        wait.due.map(|due| (due, Timer::Wait(id))).into_iter().collect();
     if let WaitKind::Until { recheck: Some(at), .. } = &wait.kind {
         timers.push((*at, Timer::Recheck(id)));
     }

@@ -201,7 +201,11 @@ fn explain(db: &Connection, find: &Find) -> Result<Vec<String>, Problem> {
 }
 
 /// Arguments as they are declared: types, defaults, and nothing else.
-pub(crate) fn check_args(name: &str, args: &[Field], given: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+pub(crate) fn check_args(
+    name: &str,
+    args: &[Field],
+    given: Map<String, Value>,
+) -> Result<Map<String, Value>, Problem> {
     let declared = definition::Concept { id: name.to_owned(), fields: args.to_vec(), ..Default::default() };
     check(&Concept::new(declared)?, given, Fill::All).map_err(|problem| problem.within("/args"))
 }
