@@ -107,18 +107,14 @@ pub enum RunCommand {
         how: How,
         value: Value,
     },
-    /// An event that came before its wait was armed.
-    Found {
-        run: Position,
-        wait: u32,
-        event: Position,
-    },
     Set {
         automation: String,
         toggle: Toggle,
     },
     /// Whatever is due by now.
     Due,
+    /// Schedules that were declared before this version could run them begin now.
+    Deployed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -141,6 +141,7 @@ impl<'a> Draft<'a> {
         self.entries.truncate(mark.entries);
         self.state.open_rows = mark.rows;
         self.state.carried = None;
+        self.state.unpass(self.next());
         Ok(())
     }
 }

@@ -118,11 +118,14 @@ impl Env {
                 return Cow::Borrowed(output);
             }
         }
+        if let Some(value) = self.fixed.get(name) {
+            return Cow::Borrowed(value);
+        }
         match name {
             "vars" => Cow::Borrowed(&self.vars),
             "wait" => Cow::Borrowed(&self.wait),
             "steps" => Cow::Owned(self.steps()),
-            name => Cow::Borrowed(self.fixed.get(name).or_else(|| self.outputs.get(name)).unwrap_or(&NULL)),
+            name => Cow::Borrowed(self.outputs.get(name).unwrap_or(&NULL)),
         }
     }
 

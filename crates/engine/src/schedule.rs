@@ -22,11 +22,14 @@ use crate::state::{Result, State};
 const ALL_MAX: u32 = 1_000;
 
 /// Arms every schedule that is not armed, and forgets those of triggers that are gone.
-pub fn arm(state: &mut State, now: Timestamp) {
+pub fn arm(state: &mut State) {
     let mut armed = Vec::new();
     for automation in state.catalog.automations.all() {
         for trigger in automation.triggers.iter().filter(|trigger| trigger.calendar.is_some()) {
-            let through = through(state, automation, trigger, now);
+            // One that was never deployed is armed when it is.
+            let Some(through) = state.fired_through(automation.name(), &trigger.definition.id) else {
+                continue;
+            };
             armed.extend(next(trigger, through).map(|at| (at, timer(automation, trigger))));
         }
     }

@@ -105,6 +105,8 @@ struct Walk<'d, 'a> {
     yielded: bool,
     /// Inside logic: no waits, no trace.
     logic: u32,
+    /// Inside `atomic`: what it does may be taken back, so no run may start.
+    atomic: u32,
 }
 
 /// Walks one run that is ready. Nothing happens when it is gone.
@@ -128,7 +130,7 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         return ended(draft, &run, Err(gone), Vec::new());
     };
     let mut at = run.walk.at.clone();
-    let mut walk = Walk { draft, run, env, trace: Vec::new(), steps: 0, yielded: false, logic: 0 };
+    let mut walk = Walk { draft, run, env, trace: Vec::new(), steps: 0, yielded: false, logic: 0, atomic: 0 };
     let result = walk.block(&automation.definition.steps, &mut at, "actions");
     let Walk { draft, mut run, env, trace, yielded, .. } = walk;
     let end = match result {

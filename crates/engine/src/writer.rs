@@ -24,6 +24,7 @@ use crate::entropy::Entropy;
 use crate::faults::planted;
 use crate::read;
 use crate::route;
+use crate::schedule;
 use crate::state::{Fault, State};
 use crate::walk;
 
@@ -297,6 +298,7 @@ impl Writer {
         self.state.roll_back()?;
         self.state_opened = None;
         read::fold_tail(self.ledger.reader().as_mut(), &mut self.state, |_| ()).map_err(Fatal)?;
+        schedule::arm(&mut self.state);
         Ok(())
     }
 

@@ -47,14 +47,12 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             }
             Ok(done(draft))
         }
-        RunCommand::Found { run, wait, event } => {
-            if is_open(draft, (run, wait))? {
-                route::end_wait(draft, (run, wait), How::Met, Some(event), Value::Null)?;
-            }
-            Ok(done(draft))
-        }
         RunCommand::Set { automation, toggle } => set(draft, &automation, toggle),
         RunCommand::Due => due(draft),
+        RunCommand::Deployed => {
+            deployed(draft)?;
+            Ok(done(draft))
+        }
     }
 }
 
@@ -235,6 +233,6 @@ pub fn deployed(draft: &mut Draft<'_>) -> Result<(), Refusal> {
         let passed = model::record::SchedulePassed { automation, trigger, through };
         draft.push_run(RunRecord::SchedulePassed(passed))?;
     }
-    schedule::arm(draft.state, draft.now);
+    schedule::arm(draft.state);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use model::definition::Refire;
 use model::record::Outcome;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Gate, Memory, Occurrence, Passed, Result, key_of, setting};
 
@@ -35,7 +35,7 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
         Refire::Once => before < wanted && count >= wanted,
     };
     passed.values.insert("window".to_owned(), json!({"count": count, "of": wanted, "key": key}));
-    passed.set.push(setting(of, Gate::Window, &key, Some(Value::from(json!(members)))));
+    passed.set.push(setting(of, Gate::Window, &key, Some(json!(members))));
     if !fires {
         passed.stop(Gate::Window, Outcome::Skipped, "window");
     }

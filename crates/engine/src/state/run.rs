@@ -120,6 +120,18 @@ impl Runs {
         }
     }
 
+    /// Events that ended waits are kept until the walk has read them.
+    fn hold_on(&mut self, run: &Run) {
+        for wait in &run.walk.waits {
+            self.events.keep_if(wait.ended.as_ref().and_then(|ended| ended.event));
+        }
+    }
+
+    fn let_go(&mut self, run: &Run) {
+        let read = run.walk.waits.iter().filter_map(|wait| wait.ended.as_ref()?.event);
+        read.for_each(|event| self.events.release(event));
+    }
+
     fn arm(&mut self, run: &Run) {
         for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
             let id = (run.position, wait.number);
@@ -164,9 +176,11 @@ impl State {
     pub(crate) fn move_run(&mut self, place: Place, moved: &RunMoved) -> Result<()> {
         let Some(mut run) = self.run(moved.run)? else { return Ok(()) };
         self.runs.disarm(&run);
+        self.runs.let_go(&run);
         run.walk = serde_json::from_value(moved.state.clone()).unwrap_or_default();
         run.status = moved.status;
         self.runs.arm(&run);
+        self.runs.hold_on(&run);
         if let Some(brief) = self.runs.live.get_mut(&moved.run) {
             (brief.status, brief.ready) = (moved.status, None);
         }
@@ -201,6 +215,7 @@ impl State {
         self.runs.disarm(&run);
         self.runs.leave(&run);
         self.runs.unready(ended.run);
+        self.runs.let_go(&run);
         self.runs.events.release(run.event);
         self.open_rows += 1;
         self.runs.changed.insert(ended.run, None);
@@ -211,6 +226,15 @@ impl State {
     pub fn version(&self, name: &str, hash: &str) -> Option<Arc<Automation>> {
         let declared = self.catalog.automations.get(name).filter(|automation| automation.hash == hash);
         declared.or_else(|| self.runs.versions.get(hash)).cloned()
+    }
+
+    /// The whole hash of a version that is declared or still runs.
+    pub(super) fn hash_of(&self, name: &str, version: &str) -> String {
+        let declared =
+            self.catalog.automations.get(name).filter(|automation| automation.version() == version);
+        let retired =
+            || self.runs.versions.values().find(|old| old.name() == name && old.version() == version);
+        declared.or_else(retired).map(|automation| automation.hash.clone()).unwrap_or_default()
     }
 
     /// How many live runs each version of an automation has.
@@ -313,9 +337,7 @@ pub(super) fn load(db: &Connection) -> Result<Runs> {
         runs.enter(&run, since);
         runs.arm(&run);
         runs.events.keep(run.event);
-        for wait in &run.walk.waits {
-            runs.events.keep_if(wait.ended.as_ref().and_then(|ended| ended.event));
-        }
+        runs.hold_on(&run);
         if let Some(since) = since {
             ready.insert((since, run.position), run.position);
         }

@@ -54,7 +54,7 @@ impl Tenant {
         let (ledger, opened, mut state, dir) = open_home(opening.home)?;
         known_format(&state)?;
         state.default_space.clone_from(&around.settings.default_space);
-        crate::schedule::arm(&mut state, around.clock.now());
+        crate::schedule::arm(&mut state);
         let mut writer = Writer::new(ledger, state, entropy.split());
         let moment = Moment { now: around.clock.now(), boot: around.clock.boot() };
         writer.offset = Some(moment.offset());
@@ -95,6 +95,7 @@ impl Tenant {
         tenant.touch();
         tenant.wake_groups()?;
         tenant.note_opening(opened)?;
+        tenant.begin_schedules()?;
         crate::maintain::finish(&tenant)?;
         tenant.due_in(std::time::Duration::ZERO);
         Ok(tenant)

@@ -156,6 +156,20 @@ impl Tenant {
         })
     }
 
+    /// Schedules that no deployment has begun, because an earlier version recorded them.
+    pub(super) fn begin_schedules(&self) -> Result<(), Problem> {
+        let waiting = self.with_writer(|writer| {
+            let state = &writer.state;
+            let timed = state.catalog.automations.all().flat_map(|automation| {
+                let timed = automation.triggers.iter().filter(|trigger| trigger.calendar.is_some());
+                timed.map(|trigger| (automation.name(), trigger.definition.id.as_str()))
+            });
+            let mut timed = timed;
+            Ok(timed.any(|(name, trigger)| state.fired_through(name, trigger).is_none()))
+        })?;
+        if waiting { self.ask_blocking(Command::Run(RunCommand::Deployed)).map(drop) } else { Ok(()) }
+    }
+
     /// After a batch: whether runs can walk on, and when the next timer is due.
     pub(super) fn note_runs(&self, writer: &Writer, moment: Moment) {
         self.0.ready.store(writer.has_ready(), Ordering::Release);

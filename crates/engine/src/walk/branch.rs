@@ -16,7 +16,11 @@ impl Walk<'_, '_> {
             _ => (self.which(action)?, Block::default()),
         };
         let (steps, name) = list_of(action, which);
-        let flow = self.block(steps, &mut inner, &format!("{path}.{name}"))?;
+        let atomic = u32::from(matches!(action, Action::Atomic(_)));
+        self.atomic += atomic;
+        let flow = self.block(steps, &mut inner, &format!("{path}.{name}"));
+        self.atomic -= atomic;
+        let flow = flow?;
         if matches!(flow, Flow::Blocked) {
             at.inside = Some(Box::new(Inside::Block { which, at: inner }));
         }

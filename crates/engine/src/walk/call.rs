@@ -135,6 +135,10 @@ impl Walk<'_, '_> {
                 }
             };
         }
+        if self.atomic > 0 || self.logic > 0 {
+            let what = "another automation cannot be started inside `atomic` or logic";
+            return Err(failure("definition.invalid", what));
+        }
         let input = self.optional(call.args.as_ref())?;
         let number = self.run.walk.waited + 1;
         let caller = wait.then_some((self.run.position, number));

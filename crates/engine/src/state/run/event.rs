@@ -62,6 +62,11 @@ impl State {
         }
     }
 
+    /// Events from here on did not happen after all.
+    pub(crate) fn unpass(&mut self, from: Position) {
+        self.runs.events.recent.split_off(&from);
+    }
+
     /// Events of the newest commits at or after `from`.
     pub fn passed_after(&self, from: Position) -> Vec<Arc<Event>> {
         self.runs.events.recent.range(from..).map(|(_, event)| event.clone()).collect()

@@ -133,11 +133,11 @@ impl State {
             if verdict.outcome != Outcome::Pending {
                 continue;
             }
-            let hash = self.catalog.automations.get(&verdict.automation).map(|a| a.hash.clone());
+            let hash = self.hash_of(&verdict.automation, &verdict.version);
             let gate = verdict.gate.clone().unwrap_or_default();
             let pending = Pending {
                 automation: verdict.automation.clone(),
-                hash: hash.unwrap_or_default(),
+                hash,
                 trigger: verdict.trigger.clone(),
                 elapsed: gate != "mode",
                 gate,
