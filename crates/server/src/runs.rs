@@ -22,13 +22,14 @@ fn ok(value: &Value) -> Answer {
     Ok(json_answer(StatusCode::OK, value.to_string()))
 }
 
-/// Asks the tenant on a thread that may wait.
-async fn ask<T: Send + 'static>(
-    call: &Call,
-    look: impl FnOnce(&Tenant, &Caller) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
+/// Asks the tenant on a thread that may wait. The request itself is not held meanwhile: its body cannot be shared.
+fn ask<T, F>(call: &Call, look: F) -> impl Future<Output = Result<T, Problem>> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&Tenant, &Caller) -> Result<T, Problem> + Send + 'static,
+{
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
-    aside::blocking(move || look(&tenant, &caller)).await
+    aside::blocking(move || look(&tenant, &caller))
 }
 
 fn wanted(params: &Params, status: &str) -> Result<Wanted, Problem> {
@@ -82,7 +83,7 @@ pub async fn start(call: Call) -> Answer {
     let started = aside::blocking(move || tenant.start_run(&caller, &name, input, event)).await?;
     match started.run {
         Some(run) => Ok(json_answer(StatusCode::ACCEPTED, json!({ "id": run }).to_string())),
-        None => Err(held_back(started.outcome, started.reason.as_deref())),
+        None => Err(held_back(started.outcome, started.reason.as_deref()).into()),
     }
 }
 
@@ -135,7 +136,8 @@ pub async fn toggle(Path((name, what)): Path<(String, String)>, call: Call) -> A
         "resume" => Toggle::Resume,
         _ => {
             return Err(Problem::new(Code::NotFound, format!("an automation has no \"{what}\""))
-                .hint("one of enable, disable, pause, resume"));
+                .hint("one of enable, disable, pause, resume")
+                .into());
         }
     };
     let set = ask(&call, move |tenant, _| {
