@@ -297,3 +297,17 @@ pub(crate) fn io_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::new(code, format!("\"{}\": {error}", path.display()))
         .hint("check the disk and the permissions of the data directory")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_disk_answers_has_its_own_code() {
+        let code = |kind: io::ErrorKind| io_problem(Path::new("d"), &kind.into()).code();
+        assert_eq!(code(io::ErrorKind::ReadOnlyFilesystem), Code::StorageReadOnly);
+        assert_eq!(code(io::ErrorKind::PermissionDenied), Code::StorageReadOnly);
+        assert_eq!(code(io::ErrorKind::StorageFull), Code::StorageFull);
+        assert_eq!(code(io::ErrorKind::Other), Code::StorageFailed);
+    }
+}

@@ -52,6 +52,7 @@ pub(crate) use json::from_base64;
 pub(crate) use parser::parse;
 pub use refs::{EntityRef, Refs};
 pub use template::{Template, TemplateTree};
+pub(crate) use template::{hole_len, parse_hole};
 pub use value::Val;
 
 use compile::Compiler;

@@ -45,6 +45,15 @@ async fn a_second_process_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
+async fn a_closed_engine_takes_nothing_more_and_says_so() {
+    let bench = Bench::new();
+    bench.publish("a", 1).await;
+    bench.engine.close().await.unwrap();
+    let refused = bench.engine.publish(Draft::new("a", &json!(2))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ShuttingDown);
+}
+
+#[tokio::test]
 async fn what_was_answered_is_there_after_a_crash() {
     let dir = TempDir::new();
     let engine = Engine::open(dir.path()).unwrap();

@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod drain;
 mod entities;
+mod errors;
 mod events;
 mod exits;
 mod groups;

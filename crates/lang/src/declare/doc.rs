@@ -242,6 +242,21 @@ pub(crate) fn parse_within(text: &str, span: Span, skip: usize) -> Read<Node> {
     }
 }
 
+/// As [`parse_within`], for what stands between `{{` and `}}`: the value and what its filters are given.
+pub(crate) fn parse_hole_within(inside: &str, span: Span, skip: usize) -> Read<Vec<Node>> {
+    let by = span.start + skip as u32;
+    match crate::expr::parse_hole(inside) {
+        Ok(mut nodes) => {
+            nodes.iter_mut().for_each(|node| shift(node, by, span));
+            Ok(nodes)
+        }
+        Err(mut fault) => {
+            fault.span = shifted(fault.span, by, span);
+            Err(fault)
+        }
+    }
+}
+
 fn shifted(at: Span, by: u32, within: Span) -> Span {
     let inside = |n: u32| (n + by).clamp(within.start, within.end);
     Span { start: inside(at.start), end: inside(at.end) }

@@ -14,11 +14,17 @@ mod space;
 
 const INDENT: &str = "  ";
 
+/// A file with this line keeps its layout, such as one that must stay as it stands elsewhere.
+const OFF: &str = "// fmt: off";
+
 /// The text in normal layout, or the first reason why it cannot be read. Formatting twice changes nothing more.
 pub fn format(source: &str) -> Result<String, Problem> {
     let unread = |code: Code| matches!(code, Code::ExprSyntax | Code::ExprLimit | Code::ExprOverflow);
     if let Some(fault) = parse::parse(source).1.into_iter().find(|fault| unread(fault.code)) {
         return Err(fault.problem(source));
+    }
+    if source.lines().any(|line| line.trim() == OFF) {
+        return Ok(source.to_owned());
     }
     let pieces = pieces(source);
     let mut layout = Layout::default();

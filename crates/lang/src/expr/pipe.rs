@@ -65,12 +65,14 @@ const FILTERS: [(&str, Filter, usize, usize); 17] = [
     ("older_than", Filter::OlderThan, 1, 1),
 ];
 
-/// What follows a `|`.
-pub(super) fn read(
-    parser: &mut Parser<'_>,
-    compiler: &mut Compiler<'_>,
-    refs: &mut Refs,
-) -> Result<Pipe, Fault> {
+/// What follows a `|`, as it is written.
+pub(super) struct Written {
+    filter: Filter,
+    span: Span,
+    pub(super) args: Vec<ast::Node>,
+}
+
+pub(super) fn parse(parser: &mut Parser<'_>) -> Result<Written, Fault> {
     let (name, span) = parser.expect_name("the name of a filter")?;
     let args = if parser.accept("(") { parser.list(")")?.0 } else { Vec::new() };
     let Some(&(_, filter, least, most)) = FILTERS.iter().find(|known| known.0 == name) else {
@@ -84,6 +86,15 @@ pub(super) fn read(
         let what = format!("the filter {name:?} takes {most} values, not {}", args.len());
         return Err(Fault::new(Code::ExprSyntax, span, what));
     }
+    Ok(Written { filter, span, args })
+}
+
+pub(super) fn read(
+    parser: &mut Parser<'_>,
+    compiler: &mut Compiler<'_>,
+    refs: &mut Refs,
+) -> Result<Pipe, Fault> {
+    let Written { filter, span, args } = parse(parser)?;
     args.iter().for_each(|arg| refs.join(Refs::of_tree(arg)));
     let timed = matches!(filter, Filter::DurationSince | Filter::OlderThan);
     refs.now |= timed;

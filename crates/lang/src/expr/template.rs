@@ -13,7 +13,7 @@ use super::pipe::Pipe;
 use super::program::Node;
 use super::refs::Refs;
 use super::value::Val;
-use super::{Scope, pipe};
+use super::{Scope, ast, pipe};
 
 /// Longest text that a template makes.
 const MADE_MAX: usize = 1 << 20;
@@ -146,8 +146,26 @@ impl Template {
     }
 }
 
+/// The trees of what stands between `{{` and `}}`: the value, then what its filters are given. A filter that is not known
+/// or is given too much is refused.
+pub(crate) fn parse_hole(inside: &str) -> Result<Vec<ast::Node>, Fault> {
+    let mut parser = Parser::new(inside);
+    if let Some(fault) = parser.faults.drain(..).next() {
+        return Err(fault);
+    }
+    parser.brackets = 1;
+    let mut trees = vec![parser.nested()?];
+    while parser.accept("|") {
+        trees.extend(pipe::parse(&mut parser)?.args);
+    }
+    if !parser.at_end() {
+        return Err(parser.unexpected("\"|\" or \"}}\""));
+    }
+    Ok(trees)
+}
+
 /// Bytes up to the `}}` that ends a hole; braces and strings inside it are stepped over.
-fn hole_len(text: &str) -> Option<usize> {
+pub(crate) fn hole_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0usize);
     let mut quote = None;

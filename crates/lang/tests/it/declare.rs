@@ -149,9 +149,7 @@ fn sources_of_goldens_and_examples() -> Vec<(String, String)> {
 #[test]
 fn the_layout_of_examples_is_the_one_that_fmt_makes() {
     for (path, text) in sources_of_goldens_and_examples() {
-        // The automations of the example stand as in the document they come from.
-        let ours = !path.starts_with("golden/err") && path != "cognition/cognition/automations.ew";
-        if path.ends_with(".ew") && ours {
+        if path.ends_with(".ew") && !path.starts_with("golden/err") {
             assert_eq!(format(&text).unwrap(), text, "{path}: run everwhen fmt");
         }
     }
@@ -170,6 +168,8 @@ fn formatting_twice_is_formatting_once_and_keeps_definitions_and_comments() {
          logic l { x := cond(a, { b: 1, c: [1, 2] }, -3)\n  return x ? 1 : 2 }\n"
     );
     assert_eq!(format(&once).unwrap(), once);
+    let kept = format!("// fmt: off\n{untidy}");
+    assert_eq!(format(&kept).unwrap(), kept);
     for (path, text) in sources_of_goldens_and_examples() {
         let Ok(once) = format(&text) else { continue };
         assert_eq!(format(&once).unwrap(), once, "{path}");
@@ -194,5 +194,21 @@ fn no_text_makes_the_checker_or_the_formatter_panic() {
             }
         });
         assert!(done.is_ok(), "seed {seed}, {path}:\n{text}");
+    }
+}
+
+/// `definition.breaking` needs rows that are there; the engine's tests have it.
+#[test]
+fn every_code_of_the_checker_has_a_golden_message() {
+    let said: String = cases("err")
+        .iter()
+        .map(|case| fs::read_to_string(format!("{}.txt", case.display())).unwrap())
+        .collect();
+    let of_checker = |code: &&str| code.starts_with("definition.") || *code == "yaml.invalid";
+    for code in model::Code::ALL.iter().map(|code| code.as_str()).filter(of_checker) {
+        assert!(
+            said.contains(&format!("[{code}]")) || code == "definition.breaking",
+            "no golden says {code}"
+        );
     }
 }

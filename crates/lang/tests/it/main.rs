@@ -9,5 +9,6 @@ mod cron_oracle;
 mod declare;
 mod fuzz;
 mod messages;
+mod pages;
 mod vectors;
 mod wikipedia;

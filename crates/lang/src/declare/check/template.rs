@@ -5,9 +5,10 @@ use model::definition::{Condition, EntityRef, Input, Length, Test};
 
 use super::Checker;
 use super::scope::Scope;
-use crate::declare::doc::{Doc, Kind, parse_within};
+use crate::declare::doc::{Doc, Kind, parse_hole_within};
 use crate::declare::finding::fault;
 use crate::declare::tree::{self, Val, Word};
+use crate::expr::hole_len;
 
 impl Checker<'_> {
     pub(super) fn input(&mut self, val: &Val, scope: &Scope, refs: &mut Vec<String>) -> Input {
@@ -37,14 +38,14 @@ impl Checker<'_> {
         let mut at = 0;
         while let Some(open) = text[at..].find("{{") {
             let start = at + open + 2;
-            let Some(len) = text[start..].find("}}") else {
+            let Some(len) = hole_len(&text[start..]) else {
                 let open = fault(Code::ExprSyntax, doc.span, "a \"{{\" is never closed");
                 self.error(open.hint("close it with \"}}\""));
                 return;
             };
             let inner = &text[start..start + len];
-            let read = parse_within(before_filters(inner), doc.span, start);
-            if let Some(node) = self.take(read) {
+            let read = parse_hole_within(inner, doc.span, start);
+            for node in self.take(read).unwrap_or_default() {
                 refs.extend(self.expr(&node, scope).1);
             }
             at = start + len + 2;
@@ -97,22 +98,4 @@ impl Checker<'_> {
     fn entity_known(&mut self, entity: &EntityRef, span: crate::expr::Span) {
         self.trigger_concept(&Word { text: entity.concept.clone(), span });
     }
-}
-
-/// What stands before the first `|` that is no `||` and not inside quotes.
-fn before_filters(inner: &str) -> &str {
-    let bytes = inner.as_bytes();
-    let (mut at, mut quote) = (0, None);
-    while at < bytes.len() {
-        match (bytes[at], quote) {
-            (b'\\', Some(_)) => at += 1,
-            (byte, Some(open)) if byte == open => quote = None,
-            (byte @ (b'"' | b'\''), None) => quote = Some(byte),
-            (b'|', None) if bytes.get(at + 1) == Some(&b'|') => at += 1,
-            (b'|', None) => return &inner[..at],
-            _ => {}
-        }
-        at += 1;
-    }
-    inner
 }
