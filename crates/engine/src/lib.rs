@@ -25,6 +25,7 @@ mod decide;
 mod declared;
 pub mod deliver;
 mod draft;
+pub mod effect;
 pub mod entity;
 mod env;
 pub mod gate;

@@ -117,6 +117,11 @@ codes! {
     DefinitionNoIndex "definition.no_index" 422 4 Author "no index serves the query";
     CronInvalid "cron.invalid" 422 4 Author "the schedule cannot be read";
     CronNever "cron.never" 422 4 Author "the schedule never fires";
+    HttpInvalid "http.invalid" 422 4 Author "the request of a step cannot be sent";
+    HttpRefused "http.refused" 422 5 Author "a step may not connect there";
+    HttpFailed "http.failed" 503 6 Outside "the server of a step's request did not answer";
+    HttpAnswer "http.answer" 422 4 Outside "the answer to a step's request cannot be used";
+    HttpStatus "http.status" 422 4 Outside "the answer to a step's request is not a success";
     YamlInvalid "yaml.invalid" 400 4 Author "not readable as YAML";
     DrainNoDispatcher "drain.no_dispatcher" 409 4 Operator "nothing dispatches this drain yet";
     DrainFailed "drain.failed" 422 1 Author "the drained command failed";

@@ -1,0 +1,24 @@
+//! Effects: what a run does to the world outside the ledger, on worker threads, at least once.
+
+pub mod guard;
+pub mod http;
+#[cfg(test)]
+mod tests;
+
+use model::Problem;
+
+/// What an error means for the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Trying again may help.
+    Transient,
+    /// It will end the same way each time.
+    Permanent,
+}
+
+/// An effect that did not come about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub class: Class,
+    pub problem: Problem,
+}
