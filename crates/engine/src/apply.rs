@@ -41,6 +41,7 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
         }
         Record::SnapshotTaken { position, head, hash } => state.put_snapshot(*position, head, hash),
         Record::ClockStepped { by_ms } => {
+            state.note_step(place.position, *by_ms);
             state.shift_elapsed(*by_ms)?;
             state.shift_runs(*by_ms)
         }

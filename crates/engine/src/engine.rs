@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use ledger::disk::{Disk, OsDisk};
 use model::event::Event;
 use model::{Code, Problem};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::admit::{Caller, Draft, Layer};
 use crate::clock::{Clock, SystemClock};
@@ -93,6 +93,8 @@ struct Shared {
     chores: Arc<Bell>,
     /// Calls the opener: a closed tenant is due.
     openings: Arc<Bell>,
+    /// Changes when a tenant begins to be.
+    births: watch::Sender<()>,
     /// Held by whoever opens what is due, so that one who comes later finds it done.
     opening: Mutex<()>,
 }
@@ -129,6 +131,7 @@ impl Engine {
             closed: Arc::default(),
             chores: Arc::default(),
             openings: Arc::default(),
+            births: watch::Sender::new(()),
             opening: Mutex::default(),
         };
         let engine = Engine(Arc::new(shared));

@@ -9,6 +9,7 @@ use model::{Code, Position, Problem, Timestamp};
 
 use crate::apply::{Place, apply};
 use crate::state::State;
+use crate::writer::Fatal;
 
 /// How much is read at a time.
 pub const CHUNK: usize = 256 * 1024;
@@ -147,15 +148,15 @@ pub fn fold_tail(
         fold_chunk(&bytes, next, state)?;
         next = end.next;
         // What is read is durable, so a long fold may commit on its way.
-        if state.open_rows > 8_192 {
-            state.commit().map_err(|fault| Problem::new(Code::StorageFailed, fault.to_string()))?;
+        if state.open_rows > 8_192 && !state.is_held() {
+            state.commit().map_err(|fault| Fatal::from(fault).0)?;
         }
         progress(next - 1);
     }
 }
 
 fn fold_chunk(bytes: &[u8], from: Position, state: &mut State) -> Result<(), Problem> {
-    let broken = |fault: crate::state::Fault| Problem::new(Code::StorageFailed, fault.to_string());
+    let broken = |fault: crate::state::Fault| Fatal::from(fault).0;
     state.begin().map_err(broken)?;
     records(bytes, from, |place, record| apply(state, place, &record).map_err(broken))?;
     if let Some(text) = ledger::lines(bytes).last() {

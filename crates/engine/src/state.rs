@@ -17,7 +17,7 @@ use std::time::Duration;
 use ledger::{Chain, Head};
 use model::{Position, Timestamp};
 use rusqlite::backup::Backup;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi, params};
 
 pub use group::{Failure, Group};
 
@@ -31,10 +31,24 @@ const MIGRATIONS: &[&str] = &[
     include_str!("state/run.sql"),
 ];
 
+/// Steps of the wall clock that are remembered.
+const STEPS_MAX: usize = 64;
+
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]
 #[error("state.db: {0}")]
 pub struct Fault(#[from] pub rusqlite::Error);
+
+impl Fault {
+    /// Whether the disk had no room for it. Then it is worth another try, once there is some.
+    pub fn is_full(&self) -> bool {
+        let error = self.0.sqlite_error();
+        // The second: the index of its log could not grow.
+        error.is_some_and(|error| {
+            error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
+        })
+    }
+}
 
 pub type Result<T> = std::result::Result<T, Fault>;
 
@@ -52,6 +66,8 @@ pub struct State {
     pub format: u32,
     /// Where runs of no space write; set by whoever opens it, no part of what it says.
     pub default_space: String,
+    /// Where the wall clock was set, and by how many milliseconds; the last few times. An event's `ttl` is counted over them.
+    pub steps: Vec<(Position, i64)>,
     pub catalog: Arc<Catalog>,
     pub(crate) carried: Option<entity::Carried>,
     pub runs: run::Runs,
@@ -59,6 +75,8 @@ pub struct State {
     pub open_rows: usize,
     dirty: BTreeSet<String>,
     open: bool,
+    /// The disk was full at the last COMMIT: nothing is written before the next that succeeds.
+    held: bool,
 }
 
 impl State {
@@ -98,12 +116,14 @@ impl State {
             before: Chain::ZERO,
             format: 1,
             default_space: "default".to_owned(),
+            steps: Vec::new(),
             catalog: Arc::default(),
             carried: None,
             runs: run::Runs::default(),
             open_rows: 0,
             dirty: BTreeSet::new(),
             open: false,
+            held: false,
         };
         state.load()?;
         Ok(state)
@@ -111,10 +131,11 @@ impl State {
 
     /// Drops what was folded since the last commit and reads the committed state again.
     pub fn roll_back(&mut self) -> Result<()> {
-        if self.open {
+        // SQLite has rolled back by itself when it failed for want of space.
+        if self.open && !self.db.is_autocommit() {
             self.db.execute_batch("ROLLBACK")?;
-            self.open = false;
         }
+        self.open = false;
         self.load()
     }
 
@@ -130,7 +151,9 @@ impl State {
         let first = number(meta("first")?).unwrap_or(1);
         let before = chain(meta("before")?);
         let format = number(meta("format")?).unwrap_or(1) as u32;
+        let steps = meta("steps")?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         (self.applied, self.first, self.before, self.format) = (applied, first, before, format);
+        self.steps = steps;
         self.groups = group::load_all(&self.db)?;
         self.deferred = rows::load_deferred(&self.db)?;
         (self.catalog, self.carried) = (Arc::new(entity::load_catalog(&self.db)?), None);
@@ -162,9 +185,25 @@ impl State {
         self.put_meta("first", &self.first.to_string())?;
         self.put_meta("before", &self.before.to_string())?;
         self.put_meta("format", &self.format.to_string())?;
+        if !self.steps.is_empty() {
+            self.put_meta("steps", &serde_json::to_string(&self.steps).unwrap_or_default())?;
+        }
         self.db.execute_batch("COMMIT")?;
         (self.open, self.open_rows) = (false, 0);
+        self.hold(false)
+    }
+
+    /// While it is held, everything folded stays in memory: the disk is full.
+    pub(crate) fn hold(&mut self, held: bool) -> Result<()> {
+        if self.held != held {
+            self.db.pragma_update(None, "cache_spill", !held)?;
+            self.held = held;
+        }
         Ok(())
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
     }
 
     /// Whether something was folded that is not yet committed.
@@ -202,6 +241,12 @@ impl State {
         self.dirty.insert(name.to_owned());
         self.open_rows += 1;
         Some(group)
+    }
+
+    pub(crate) fn note_step(&mut self, position: Position, by_ms: i64) {
+        self.steps.push((position, by_ms));
+        let spare = self.steps.len().saturating_sub(STEPS_MAX);
+        self.steps.drain(..spare);
     }
 
     /// A clean stop: what is out now was answered for or given back.

@@ -13,6 +13,7 @@ mod open;
 mod publish;
 mod runs;
 mod search;
+mod unborn;
 pub(crate) mod witness;
 
 use std::collections::BTreeSet;
@@ -43,6 +44,7 @@ use crate::clock::Clock;
 use crate::command::{Answer, Command};
 use crate::deliver::follow::{Follow, Follower};
 use crate::deliver::{Registry, lock};
+use crate::engine::Engine;
 use crate::entity::Catalog;
 use crate::entity::seal::Key;
 use crate::entropy::Entropy;
@@ -113,6 +115,8 @@ pub(crate) struct Inner {
     /// The last head that a clean stop marked; nothing was written since while it equals the head.
     closed_at: Option<Position>,
     upkeep: Upkeep,
+    /// Who makes the tenant that this one stands for until something is recorded.
+    unborn: std::sync::OnceLock<Engine>,
     /// What is declared, as of the newest commit that was handed on.
     catalog: RwLock<Arc<Catalog>>,
     /// Idle connections that read rows beside the writer.
@@ -246,7 +250,9 @@ impl Tenant {
 
     /// Asks the writer; the answer comes once it is durable.
     pub(crate) async fn ask(&self, command: Command) -> Result<Answer, Problem> {
-        self.answer(self.submit(command)?).await
+        let begun = self.begun_by(&command)?;
+        let tenant = begun.as_ref().unwrap_or(self);
+        tenant.answer(tenant.submit(command)?).await
     }
 
     /// The writer's answer to what was put into its mailbox before.
@@ -258,14 +264,18 @@ impl Tenant {
     /// As [`Tenant::ask`], for one of many in a row: never commits on the caller's thread, which would make each of
     /// them a sync of its own.
     pub(crate) async fn ask_queued(&self, command: Command) -> Result<Answer, Problem> {
-        let pending = self.submit(command)?;
-        self.hand_over();
+        let begun = self.begun_by(&command)?;
+        let tenant = begun.as_ref().unwrap_or(self);
+        let pending = tenant.submit(command)?;
+        tenant.hand_over();
         pending.await.unwrap_or_else(|_| Err(closing()))
     }
 
     /// As [`Tenant::ask`], for callers that may block; commits on their own thread when the writer is idle.
     pub(crate) fn ask_blocking(&self, command: Command) -> Result<Answer, Problem> {
-        self.answer_blocking(self.submit(command)?)
+        let begun = self.begun_by(&command)?;
+        let tenant = begun.as_ref().unwrap_or(self);
+        tenant.answer_blocking(tenant.submit(command)?)
     }
 
     fn answer_blocking(&self, mut pending: Pending) -> Result<Answer, Problem> {

@@ -8,6 +8,9 @@
 //!
 //! The writer owns ledger and state; it reads no clock and starts nothing, so the simulation runs this very code.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,10 +62,18 @@ pub struct Fatal(pub Problem);
 
 impl From<Fault> for Fatal {
     fn from(fault: Fault) -> Fatal {
+        let code = if fault.is_full() { Code::StorageFull } else { Code::StorageFailed };
         Fatal(
-            Problem::new(Code::StorageFailed, fault.to_string())
+            Problem::new(code, fault.to_string())
                 .hint("the ledger is intact: free space or mend the disk, then start again"),
         )
+    }
+}
+
+impl Fatal {
+    /// `state.db` had no room. The writer has made what room it can and goes on: nothing is lost that the ledger holds.
+    pub fn is_full(&self) -> bool {
+        self.0.code() == Code::StorageFull
     }
 }
 
@@ -109,6 +120,21 @@ impl Writer {
 
     /// Decides and makes durable one batch of commands. `Err` means the process must stop; nobody was answered.
     pub fn turn(&mut self, moment: Moment, commands: Vec<Command>) -> Result<Turn, Fatal> {
+        let (asked, offset) = (commands.len(), self.offset);
+        match self.try_turn(moment, commands) {
+            // Folding comes before appending, so nothing of the batch is in the ledger.
+            Err(fatal) if fatal.is_full() => {
+                self.offset = offset;
+                self.make_room()?;
+                self.try_commit_state()?;
+                let answers = (0..asked).map(|_| Err(storage_full())).collect();
+                Ok(Turn { answers, committed: Vec::new() })
+            }
+            turned => turned,
+        }
+    }
+
+    fn try_turn(&mut self, moment: Moment, commands: Vec<Command>) -> Result<Turn, Fatal> {
         self.write_held_back()?;
         self.batch.clear(self.ledger.head(), self.ledger.synced(), moment.now);
         self.state.begin()?;
@@ -306,16 +332,47 @@ impl Writer {
         let Some(opened) = self.state_opened else { return Ok(()) };
         let due =
             self.state.open_rows >= STATE_ROWS_MAX || moment.boot.saturating_sub(opened) >= STATE_OPEN_MAX;
-        if due && self.ledger.synced() >= self.state.applied.position {
-            self.commit_state()?;
-        }
-        Ok(())
+        if due && !self.is_stuck() { self.try_commit_state() } else { Ok(()) }
     }
 
+    /// Unless something in it is not synced yet, or there is no room for it.
+    fn try_commit_state(&mut self) -> Result<(), Fatal> {
+        if self.ledger.synced() < self.state.applied.position {
+            return Ok(());
+        }
+        self.commit_state().or_else(|fatal| if fatal.is_full() { Ok(()) } else { Err(fatal) })
+    }
+
+    /// On a full disk what is kept back is given up for it. When even that is not enough, the state stays open, in memory
+    /// and whole, until there is room again; a crash before that folds it from the ledger.
     fn commit_state(&mut self) -> Result<(), Fatal> {
-        self.state.commit()?;
-        self.state_opened = None;
-        Ok(())
+        let opened = self.state_opened;
+        for _ in 0..2 {
+            match self.state.commit() {
+                Err(fault) if fault.is_full() => self.make_room()?,
+                Err(fault) => return Err(fault.into()),
+                Ok(()) => {
+                    self.state_opened = None;
+                    return Ok(());
+                }
+            }
+        }
+        self.state_opened = opened;
+        Err(Fatal(storage_full()))
+    }
+
+    /// A COMMIT is not worth a try.
+    fn is_stuck(&mut self) -> bool {
+        self.state.is_held() && self.ledger.is_full()
+    }
+
+    /// `state.db` found the disk full and has lost what was open in it.
+    fn make_room(&mut self) -> Result<(), Fatal> {
+        tracing::warn!("state.db found the disk full; publishing is refused until there is room");
+        self.ledger.make_room();
+        self.state.roll_back()?;
+        self.state.hold(true)?;
+        self.fold_again()
     }
 
     /// Makes durable what was only written, and commits the state: what is left to do when nobody asks for more.
@@ -325,6 +382,9 @@ impl Writer {
             self.ledger.sync().map_err(fatal)?;
         }
         if self.state_opened.is_some() || self.state.is_open() {
+            if self.is_stuck() {
+                return Err(Fatal(storage_full()));
+            }
             self.commit_state()?;
         }
         Ok(())

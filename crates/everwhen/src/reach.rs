@@ -87,6 +87,6 @@ fn open_here(session: &Session, data: &Path, name: &str, create: bool) -> Result
         )
         .hint("a tenant begins with its first event or group"));
     }
-    let tenant = engine.tenant(name)?;
+    let tenant = engine.visit(name)?;
     Ok(Local { engine, tenant, caller: Caller::local(), data: data.to_owned() })
 }

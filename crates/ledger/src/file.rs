@@ -335,6 +335,10 @@ impl Ledger for FileLedger {
         self.headroom.is_full()
     }
 
+    fn make_room(&mut self) {
+        self.headroom.give_up();
+    }
+
     fn close(&mut self) -> Result<(), AppendError> {
         self.begin()?;
         self.filler.finish();

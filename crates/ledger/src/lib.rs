@@ -103,6 +103,10 @@ pub trait Ledger: Send {
     /// for every batch.
     fn is_full(&mut self) -> bool;
 
+    /// Somebody who writes beside the ledger, `state.db` above all, found the disk full: what is kept back is
+    /// given up for it, and [`Ledger::is_full`] says so until there is room again.
+    fn make_room(&mut self);
+
     /// The end of a clean stop: makes everything durable and cuts what was prefilled. The caller appended
     /// `ledger.closed` just before; nothing can be appended after.
     fn close(&mut self) -> Result<(), AppendError>;

@@ -226,6 +226,8 @@ impl Ledger for MemoryLedger {
         self.over_capacity(1)
     }
 
+    fn make_room(&mut self) {}
+
     fn close(&mut self) -> Result<(), AppendError> {
         self.sync()?;
         self.closed = true;

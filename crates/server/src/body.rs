@@ -120,6 +120,16 @@ pub fn not_encoded(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
+/// A body has to say what it is: one that does not may come from any web page, which may send those anywhere.
+pub fn is_named(headers: &HeaderMap, body: &Body) -> Result<(), Problem> {
+    let named = headers.get(CONTENT_TYPE).is_some_and(|media| !media.is_empty());
+    if named || body.is_end_stream() || headers.keys().any(|name| name.as_str().starts_with("ce-")) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::BodyType, "the body does not say what it is")
+        .hint("send it with \"content-type: application/json\""))
+}
+
 pub fn wrong_type(media: &str) -> Problem {
     Problem::new(Code::BodyType, format!("the content type \"{media}\" is not understood here"))
         .hint("send it with \"content-type: application/json\"")

@@ -37,6 +37,7 @@ impl FromRequest<Arc<Doors>> for Call {
         let (head, body) = request.into_parts();
         authorise(&head.headers, doors)?;
         body::not_encoded(&head.headers)?;
+        body::is_named(&head.headers, &body)?;
         let caller = caller(&head.headers)?;
         let tenant = tenant(&head.headers, doors).await?;
         Ok(Call { doors: doors.clone(), tenant, caller, head, body })
@@ -129,8 +130,8 @@ async fn tenant(headers: &HeaderMap, doors: &Arc<Doors>) -> Result<Tenant, Probl
         return Ok(tenant.clone());
     }
     let (engine, owned) = (doors.engine.clone(), name.to_owned());
-    let tenant = aside::blocking(move || engine.tenant(&owned)).await?;
-    if default {
+    let tenant = aside::blocking(move || engine.visit(&owned)).await?;
+    if default && !tenant.is_unborn() {
         // Two first requests may both have opened it; both handles are the same tenant.
         let _ = doors.default.set(tenant.clone());
     }

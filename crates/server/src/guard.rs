@@ -21,7 +21,7 @@ use model::{Code, Problem};
 
 use crate::caller::Call;
 use crate::problem::Refusal;
-use crate::{Doors, maintain, publish};
+use crate::{Doors, maintain, origin, publish};
 
 /// Answers one request, whatever happens inside.
 pub async fn answer(
@@ -31,6 +31,11 @@ pub async fn answer(
 ) -> Result<Response, Infallible> {
     let patience =
         if maintain::takes_long(request.uri().path()) { Duration::MAX } else { doors.patience.answer };
+    if doors.local
+        && let Err(problem) = origin::check(&request)
+    {
+        return Ok(Refusal(problem).into_response());
+    }
     // Pinned here, because it is large, and each future around it that owned it would copy it once more.
     let call = pin!(route(router, doors, request.map(Body::new)));
     let response = match tokio::time::timeout(patience, caught(call)).await {

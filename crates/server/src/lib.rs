@@ -33,6 +33,7 @@ mod guard;
 mod health;
 mod maintain;
 mod metrics;
+mod origin;
 mod patience;
 mod pipe;
 mod problem;
@@ -76,7 +77,8 @@ pub async fn serve_with(
     let (phase, watched) = watch::channel(Phase::Open);
     let token = token.filter(|_| !no_auth);
     let default = OnceLock::new();
-    let doors = Arc::new(Doors { engine, token, default_tenant, default, patience, phase: watched });
+    let local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let doors = Arc::new(Doors { engine, token, local, default_tenant, default, patience, phase: watched });
     connection::accept(listener, doors, phase, shutdown).await;
     Ok(())
 }
@@ -85,6 +87,8 @@ pub async fn serve_with(
 pub(crate) struct Doors {
     engine: Engine,
     token: Option<String>,
+    /// Only this machine can reach it.
+    local: bool,
     default_tenant: String,
     /// The default tenant once it opened. A damaged one is refused per request, so that others still serve.
     default: OnceLock<Tenant>,

@@ -7,6 +7,7 @@
 //! over a contiguous prefix without slots only, so parallel workers cannot make it pass an event that is still open.
 
 mod hand_out;
+mod lag;
 mod losses;
 mod progress;
 #[cfg(test)]
@@ -110,6 +111,9 @@ pub struct Dispatcher {
     alone: Position,
     /// Wall clock minus boot clock, in nanoseconds, at the last step the writer saw.
     pub offset: Option<i128>,
+    /// Where the wall clock was set, and by how many milliseconds.
+    pub steps: Vec<(Position, i64)>,
+    counted: lag::Counted,
     epoch: u64,
     serial: u64,
     pub filter_errors: u64,
@@ -125,6 +129,8 @@ impl Dispatcher {
             delivered_to: group.delivered_to,
             alone: 0,
             offset: None,
+            steps: Vec::new(),
+            counted: lag::Counted::default(),
             group,
             matcher,
             slots: BTreeMap::new(),
@@ -151,11 +157,6 @@ impl Dispatcher {
 
     pub fn in_flight(&self) -> usize {
         self.deadlines.len()
-    }
-
-    /// Matching events that were looked at and are not settled.
-    pub fn open(&self) -> usize {
-        self.slots.len()
     }
 
     /// Where an event stands that the group wants, for people who ask.
@@ -195,7 +196,10 @@ impl Dispatcher {
                 self.filter_errors += 1;
                 tracing::debug!(group = %self.group.name, position = event.position, %error, "filter error");
             }
-            Match::Yes { key } => self.insert(event.clone(), key),
+            Match::Yes { key } => {
+                self.uncount(event);
+                self.insert(event.clone(), key);
+            }
         }
     }
 
@@ -449,7 +453,7 @@ impl Dispatcher {
     /// Goes on where `before` stood on the same cursor: what it settled stays settled, recorded or not.
     pub fn inherit(&mut self, before: Dispatcher) {
         // Whoever still holds one of its deliveries must not take one of ours for it.
-        (self.serial, self.offset) = (before.serial, before.offset);
+        (self.serial, self.offset, self.steps) = (before.serial, before.offset, before.steps);
         if before.group.since != self.group.since {
             return;
         }

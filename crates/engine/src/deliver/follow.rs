@@ -20,7 +20,7 @@ pub struct Follow {
     pub patterns: Vec<Pattern>,
     pub space: Option<String>,
     pub filter: Option<Filter>,
-    /// Begin after this position; `None`: from now.
+    /// Begin after this position; `None`, or one that is not reached yet: from now.
     pub after: Option<Position>,
 }
 
@@ -48,7 +48,9 @@ pub struct Follower {
 impl Follower {
     pub(crate) fn new(tenant: Tenant, follow: Follow) -> Result<Follower, Problem> {
         let seen = tenant.watch();
-        let next = follow.after.unwrap_or_else(|| tenant.head()).saturating_add(1);
+        // Who was further than the ledger is, of another one perhaps, goes on at its end like everybody else.
+        let head = tenant.head();
+        let next = follow.after.map_or(head, |after| after.min(head)) + 1;
         if next < tenant.first() {
             return Err(crate::read::gone(tenant.first()));
         }
@@ -90,6 +92,12 @@ impl Follower {
     /// Waits until there is something. Dropping the future loses nothing. A long way through events that are not
     /// wanted is gone piece by piece, so that others on this thread are served in between.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
+        while let Some((mut births, begun)) = self.tenant.awaited() {
+            match begun {
+                Some(tenant) => (self.seen, self.tenant) = (tenant.watch(), tenant),
+                None => births.changed().await.map_err(|_| crate::tenant::closing())?,
+            }
+        }
         loop {
             self.seen.borrow_and_update();
             let head = self.tenant.head();

@@ -16,12 +16,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use model::{Code, Problem};
+use tokio::sync::watch;
 
 use super::due::{self, Closed};
 use super::{DEFAULT_TENANT, Engine, check_name, make_dir};
+use crate::admit::Layer;
 use crate::deliver::lock;
 use crate::entropy::Entropy;
-use crate::maintain::files;
+use crate::maintain::{files, retention};
 use crate::pool;
 use crate::settings::Settings;
 use crate::tenant::{Home, Opening, Surroundings, Tenant, closing};
@@ -81,7 +83,31 @@ impl Engine {
         lock(&self.0.refused).remove(name);
         lock(&self.0.closed_tenants).remove(name);
         self.0.around.bell.ring();
+        if !there {
+            self.0.births.send_replace(());
+        }
         Ok(tenant)
+    }
+
+    /// A tenant to look at: as [`Engine::tenant`] when there is one of that name, else one that reads as empty and is made
+    /// with the first thing recorded in it. A handle of the latter stays empty: ask for it again to see what it became.
+    pub fn visit(&self, name: &str) -> Result<Tenant, Problem> {
+        check_name(name)?;
+        if name == DEFAULT_TENANT || self.has_tenant(name) {
+            return self.tenant(name);
+        }
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(closing());
+        }
+        Tenant::unborn(name, self.clone(), self.surroundings(name))
+    }
+
+    pub(crate) fn births(&self) -> watch::Receiver<()> {
+        self.0.births.subscribe()
+    }
+
+    pub(crate) fn layers(&self) -> Vec<Arc<dyn Layer>> {
+        self.0.options.layers.clone()
     }
 
     fn opened_now(&self, name: &str) -> Option<Tenant> {
@@ -96,7 +122,8 @@ impl Engine {
         let dir = parent.join(name);
         make_dir(&dir)?;
         let options = &self.0.options;
-        let home = Home::Directory { disk: options.disk.clone(), dir, options: options.ledger };
+        let ledger = retention::segmented(options.ledger, &options.settings.retention);
+        let home = Home::Directory { disk: options.disk.clone(), dir, options: ledger };
         let entropy = options.seed.map_or_else(Entropy::kernel, Entropy::seeded);
         let opening = Opening { name: name.to_owned(), home, layers: options.layers.clone(), entropy };
         Tenant::open(opening, self.surroundings(name))

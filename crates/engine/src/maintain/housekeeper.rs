@@ -40,7 +40,12 @@ impl Housekeeper {
     pub fn round(&mut self, tenants: &[Tenant], metrics: &Metrics) {
         let mut full = false;
         for tenant in tenants.iter().filter(|tenant| !tenant.is_closing()) {
-            full |= tenant.with_writer(|writer| Ok(writer.ledger.is_full())).unwrap_or(false);
+            let is_full = tenant.with_writer(|writer| Ok(writer.ledger.is_full())).unwrap_or(false);
+            full |= is_full;
+            if !is_full {
+                // What a full disk kept from being committed.
+                tenant.due_in(Duration::ZERO);
+            }
             let seen = self.seen.entry(tenant.name().to_owned()).or_default();
             if let Err(problem) = look_after(tenant, seen)
                 && !tenant.is_closing()

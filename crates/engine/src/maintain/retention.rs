@@ -16,6 +16,7 @@ use model::{Position, Problem, Timestamp};
 use super::{broken, files, sidecar, snapshot};
 use crate::command::Command;
 use crate::read;
+use crate::settings::Retention;
 use crate::tenant::Tenant;
 
 /// An active segment smaller than this is not sealed for its age: the housekeeping's own records would keep it turning.
@@ -24,6 +25,16 @@ const SEAL_MIN: u64 = 4 << 10;
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// A state of this size is copied without thinking twice.
 const SMALL_STATE: u64 = 4 << 20;
+
+/// Segments go whole, so they are small against what is kept: a quarter of it at most.
+pub(crate) fn segmented(options: ledger::Options, retention: &Retention) -> ledger::Options {
+    let Some(most) = retention.bytes else { return options };
+    ledger::Options { segment_bytes: options.segment_bytes.min(piece(most)), ..options }
+}
+
+fn piece(most: u64) -> u64 {
+    (most / 4).max(SEAL_MIN)
+}
 
 /// Trims what the settings let go; `None` when that is nothing.
 pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
@@ -75,7 +86,7 @@ fn seal_if_due(tenant: &Tenant) -> Result<(), Problem> {
     let retention = &tenant.settings().retention;
     let active = tenant.with_writer(|writer| Ok(writer.ledger.segments().last().copied()))?;
     let Some(active) = active.filter(|active| active.bytes >= SEAL_MIN) else { return Ok(()) };
-    let large = retention.bytes.is_some_and(|most| active.bytes > most / 4);
+    let large = retention.bytes.is_some_and(|most| active.bytes > piece(most));
     let old = match retention.age {
         Some(age) => tenant.recorded_at(active.first)? <= before_now(tenant, age),
         None => false,
@@ -90,12 +101,13 @@ fn before_now(tenant: &Tenant, age: Duration) -> Timestamp {
     tenant.moment().now.minus(age)
 }
 
-/// The first position to keep by age and size alone.
+/// The first position to keep by age and size alone. What is kept by size is at least as much as the settings say: it is
+/// trimmed once a whole segment is too much.
 fn wanted(tenant: &Tenant, segments: &[Segment]) -> Result<Position, Problem> {
     let retention = &tenant.settings().retention;
     let mut total: u64 = segments.iter().map(|segment| segment.bytes).sum();
     for (segment, next) in segments.iter().zip(&segments[1..]) {
-        let large = retention.bytes.is_some_and(|most| total > most);
+        let large = retention.bytes.is_some_and(|most| total - segment.bytes >= most);
         let old = match retention.age {
             Some(age) => tenant.recorded_at(next.first - 1)? <= before_now(tenant, age),
             None => false,

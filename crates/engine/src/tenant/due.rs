@@ -88,9 +88,14 @@ impl Tenant {
             },
             None => Ok(()),
         };
-        if let Err(fatal) = settled {
-            *writer = None;
-            self.stop(fatal);
+        match settled {
+            // It is tried again when the housekeeper finds room, or with the next command.
+            Err(fatal) if fatal.is_full() => self.metrics().storage_full(true),
+            Err(fatal) => {
+                *writer = None;
+                self.stop(fatal);
+            }
+            Ok(()) => {}
         }
         drop(writer);
         self.hand_over_rest();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lang::filter::Filter;
 use model::group::{Definition, Start, check_name};
-use model::{Code, Position, Problem};
+use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
 use super::Tenant;
@@ -28,7 +28,9 @@ pub struct Settled {
 #[derive(Clone, Debug)]
 pub struct GroupView {
     pub group: Group,
+    /// Exact, or at most that many while what is new has not been looked at.
     pub lag: u64,
+    pub lag_exact: bool,
     pub in_flight: usize,
     pub oldest_unacked: Option<Duration>,
     pub filter_errors: u64,
@@ -54,6 +56,8 @@ pub enum Redrive {
 /// Most events handed out by one pull, and the longest it waits.
 pub const PULL_MAX: usize = 1_000;
 pub const PULL_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Chunks of the ledger counted in one go when a publish asks how far a group is behind.
+const COUNT_CHUNKS: usize = 2;
 /// Dead letters looked at in one go.
 const DEAD_PAGE: usize = 1_000;
 
@@ -64,6 +68,7 @@ impl GroupView {
         view.insert("name".into(), json!(group.name));
         view.insert("floor".into(), json!(group.floor));
         view.insert("lag".into(), json!(self.lag));
+        view.insert("lag_exact".into(), json!(self.lag_exact));
         view.insert("inflight".into(), json!(self.in_flight));
         view.insert("dead_letters".into(), json!(group.dead_letters));
         view.insert("paused".into(), json!(group.paused));
@@ -97,8 +102,12 @@ impl Tenant {
     /// Creates the group or changes its definition; says whether it is new.
     pub async fn put_group(&self, name: &str, definition: &Value) -> Result<(bool, GroupView), Problem> {
         check_name(name)?;
-        let definition = Definition::parse(definition)?;
+        let written = definition;
+        let definition = Definition::parse(written)?;
         matcher::check(&definition)?;
+        if let Some(begun) = self.begun()? {
+            return Box::pin(begun.put_group(name, written)).await;
+        }
         let known = self.registry().get(name).is_some();
         let floor = if known { 0 } else { self.place(&definition.start)? };
         match self.ask(Command::PutGroup { name: name.to_owned(), definition, floor }).await? {
@@ -132,11 +141,12 @@ impl Tenant {
 
     fn view(&self, dispatcher: &Dispatcher) -> GroupView {
         let now = self.0.around.clock.now();
-        let mut group = dispatcher.group.clone();
+        let (mut group, (lag, lag_exact)) = (dispatcher.group.clone(), dispatcher.lag());
         group.floor = dispatcher.floor();
         GroupView {
             group,
-            lag: self.lag_in(dispatcher),
+            lag,
+            lag_exact,
             in_flight: dispatcher.in_flight(),
             oldest_unacked: dispatcher.oldest_open().map(|event| now.since(event.recorded_at)),
             filter_errors: dispatcher.filter_errors,
@@ -144,17 +154,24 @@ impl Tenant {
         }
     }
 
-    /// Open events that were looked at, and for those that were not yet, how many there can be at most.
-    fn lag_in(&self, dispatcher: &Dispatcher) -> u64 {
-        dispatcher.open() as u64 + dispatcher.scan_to.saturating_sub(dispatcher.scanned)
-    }
-
-    pub(crate) fn lag_of(&self, handle: &GroupHandle) -> u64 {
+    /// How many events the group is known to be behind. What was not looked at yet does not count before it is.
+    pub(crate) fn lag_of(&self, handle: &GroupHandle, limit: u64) -> u64 {
         let mut dispatcher = handle.dispatcher();
-        match self.look(handle, &mut dispatcher) {
-            Ok(_) => self.lag_in(&dispatcher),
+        let now = dispatcher.now(self.moment());
+        let looked = self.look(handle, &mut dispatcher);
+        match looked.and_then(|_| self.count(&mut dispatcher, limit, now)) {
+            Ok(()) => dispatcher.behind_by(limit, now),
             Err(_) => 0,
         }
+    }
+
+    fn count(&self, dispatcher: &mut Dispatcher, limit: u64, now: Timestamp) -> Result<(), Problem> {
+        for _ in 0..COUNT_CHUNKS {
+            let Some((from, to)) = dispatcher.uncounted(limit) else { break };
+            let (events, through) = self.events_from(from.max(self.first()), to, PULL_MAX)?;
+            dispatcher.count(&events, through, now);
+        }
+        Ok(())
     }
 
     /// Looks at what is new; true when there is more than one go takes.

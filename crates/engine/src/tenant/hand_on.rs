@@ -53,7 +53,7 @@ impl Tenant {
             Record::EventErased { .. } => self.tail_mut().forget(),
             Record::DefinitionsApplied(_) => self.set_catalog(writer.state.catalog.clone()),
             Record::ClockStepped { by_ms } => {
-                registry.all().iter().for_each(|handle| handle.dispatcher().shift(by_ms));
+                registry.all().iter().for_each(|handle| handle.dispatcher().shift(place.position, by_ms));
             }
             Record::GroupFailed(Failed { group, position, failures, until: at, .. }) => {
                 if let Some(handle) = registry.get(&group) {
@@ -92,6 +92,7 @@ impl Tenant {
             Ok(handle) => {
                 handle.dispatcher().behind(head);
                 handle.dispatcher().offset = writer.offset;
+                handle.dispatcher().steps.clone_from(&state.steps);
                 for position in &group.redriven {
                     self.bring_back_one(state, &handle, *position);
                 }

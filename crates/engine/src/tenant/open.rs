@@ -56,6 +56,9 @@ impl Tenant {
         state.default_space.clone_from(&around.settings.default_space);
         crate::schedule::arm(&mut state);
         let mut writer = Writer::new(ledger, state, entropy.split());
+        if writer.ledger.is_full() {
+            around.metrics.storage_full(true);
+        }
         let moment = Moment { now: around.clock.now(), boot: around.clock.boot() };
         writer.offset = Some(moment.offset());
         let (head, first) = (writer.head(), writer.ledger.first());
@@ -84,6 +87,7 @@ impl Tenant {
             closing: AtomicBool::new(false),
             closed_at: (opened.clean || head == 0).then_some(head),
             upkeep: Upkeep::default(),
+            unborn: std::sync::OnceLock::new(),
             catalog: RwLock::new(writer.state.catalog.clone()),
             row_readers: Mutex::default(),
             past: Mutex::new(super::history::Past::after(head)),
@@ -192,16 +196,26 @@ impl Tenant {
             self.ask_blocking(Command::Note { records: vec![Record::LedgerClosed] })?;
         }
         let mut writer = lock(&self.0.writer).take().ok_or_else(closing)?;
-        let broken = |Fatal(problem): Fatal| problem;
-        writer.settle().map_err(broken)?;
+        let settled = writer.settle();
         writer.ledger.close().map_err(|error| Problem::new(Code::StorageFailed, error.to_string()))?;
-        note_origin(writer.ledger.as_ref(), &writer.state)?;
-        writer.state.checkpoint().map_err(|fault| broken(fault.into()))?;
+        match settled.map_err(|Fatal(problem)| problem).and_then(|()| put_away(&writer)) {
+            // A state that found no room is folded at the next start.
+            Err(problem) if problem.code() == Code::StorageFull => {
+                tracing::warn!(%problem, "state.db is left behind")
+            }
+            ended => ended?,
+        }
         lock(&self.0.readers).clear();
         lock(&self.0.row_readers).clear();
         self.0.seen.send_replace(self.head());
         Ok(())
     }
+}
+
+/// The state of a tenant that ends: which ledger it is of, and no log beside it.
+fn put_away(writer: &Writer) -> Result<(), Problem> {
+    note_origin(writer.ledger.as_ref(), &writer.state)?;
+    writer.state.checkpoint().map_err(broken)
 }
 
 /// The tenant's key from `DATA/keys/<tenant>`, made on first use: durable before anything is sealed with it.
@@ -243,7 +257,9 @@ fn open_home(home: Home) -> Result<Opened4, Problem> {
         }
         Home::Directory { disk, dir, options } => {
             let (ledger, opened) = open_ledger(disk, &dir, options)?;
-            let ledger: Box<dyn Ledger> = Box::new(ledger);
+            let mut ledger: Box<dyn Ledger> = Box::new(ledger);
+            // On a full disk it gives up what is kept back: the state's log needs room before anything can be read.
+            ledger.is_full();
             let state = open_state(ledger.as_ref(), &dir)?;
             Ok((ledger, opened, state, Some(dir)))
         }
@@ -302,6 +318,7 @@ fn open_state(ledger: &dyn Ledger, dir: &Path) -> Result<State, Problem> {
     }
     let mut state = match State::open(Some(&path)) {
         Ok(state) if belongs(ledger, state.applied)? => state,
+        Err(fault) if fault.is_full() => return Err(broken(fault)),
         Ok(state) if state.applied == Head::EMPTY => rebuild(state, ledger, dir, &path)?,
         found => {
             let why = found

@@ -201,7 +201,7 @@ impl Tenant {
         let watched = self.registry().watched(topic);
         let mut lagging = Vec::new();
         for (handle, definition) in watched {
-            let lag = self.lag_of(&handle);
+            let lag = self.lag_of(&handle, definition.lag_events);
             if lag >= definition.lag_events {
                 let detail = format!(
                     "group \"{}\" is {lag} events behind, its limit is {}",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use engine::{Ack, Handling, Nack, Redrive, Subscription};
+use engine::{Ack, Draft, Handling, Nack, Redrive, Subscription};
 use model::event::Event;
 use model::group::Start;
 use serde_json::json;
@@ -218,4 +218,75 @@ async fn positions_beyond_the_ledger_are_answered_and_stop_nobody() {
     let bench = bench.reopen().await;
     bench.publish("a", 2).await;
     assert_eq!(bench.pull("g0", 10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn on_lag_refuses_nobody_for_events_that_do_not_concern_the_group() {
+    let bench = Bench::new();
+    // More than one look at the ledger takes.
+    for n in 0..60 {
+        let drafts =
+            (0..500).map(|m| Draft::new("other", &json!({"n": n * 500 + m, "pad": "x".repeat(600)})));
+        bench.tenant.publish_all(&engine::Caller::local(), drafts.collect()).await.unwrap();
+    }
+    let limit = |events: u64| json!({"do": "refuse", "events": events});
+    let definition = json!({"pattern": "mine", "start": "beginning", "on_lag": limit(3)});
+    bench.tenant.put_group("g", &definition).await.unwrap();
+    let mut accepted = 0;
+    let refused = loop {
+        match bench.engine.publish(Draft::new("mine", &json!(accepted))).await {
+            Ok(_) => accepted += 1,
+            Err(problem) => break problem,
+        }
+        assert!(accepted < 100, "nobody is refused at all");
+    };
+    assert_eq!(refused.code(), model::Code::GroupLagging);
+    assert!(accepted >= 3, "{accepted} were accepted of 3 that fit");
+    // The first look at a long ledger may not come to its end, but it does in a few.
+    assert_eq!(bench.tenant.group("g").unwrap().lag, accepted);
+}
+
+#[tokio::test]
+async fn a_group_with_more_open_events_than_it_keeps_is_counted_on() {
+    let bench = Bench::new();
+    let definition = json!({"pattern": "a", "on_lag": {"do": "refuse", "events": 9_000}});
+    bench.tenant.put_group("g", &definition).await.unwrap();
+    let mut accepted = 0;
+    while accepted < 20_000 {
+        let drafts = (0..500).map(|n| Draft::new("a", &json!(n))).collect();
+        match bench.tenant.publish_all(&engine::Caller::local(), drafts).await {
+            Ok(_) => accepted += 500,
+            Err(problem) => {
+                assert_eq!(problem.code(), model::Code::GroupLagging);
+                break;
+            }
+        }
+    }
+    assert_eq!(accepted, 9_000);
+}
+
+#[tokio::test]
+async fn expired_events_hold_no_publish_up() {
+    let bench = Bench::new();
+    let definition = json!({"pattern": "a", "on_lag": {"do": "refuse", "events": 2}});
+    bench.tenant.put_group("g", &definition).await.unwrap();
+    let draft = || Draft { ttl: Some(Duration::from_secs(60)), ..Draft::new("a", &json!(1)) };
+    for _ in 0..2 {
+        bench.engine.publish(draft()).await.unwrap();
+    }
+    assert_eq!(bench.engine.publish(draft()).await.unwrap_err().code(), model::Code::GroupLagging);
+    bench.pass(61.0);
+    bench.engine.publish(draft()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward_expires_nothing_also_over_a_restart() {
+    let bench = Bench::new();
+    bench.tenant.put_group("g", &json!({"pattern": "a", "on_expired": "dead_letter"})).await.unwrap();
+    let draft = Draft { ttl: Some(Duration::from_secs(60)), ..Draft::new("a", &json!(1)) };
+    let position = bench.engine.publish(draft).await.unwrap().position().unwrap();
+    bench.clock.step(model::Timestamp::parse("2026-01-01T05:00:00Z").unwrap());
+    bench.publish("tick", 1).await;
+    let bench = bench.reopen().await;
+    assert_eq!(positions(&bench.pull("g", 10).await), [position]);
 }

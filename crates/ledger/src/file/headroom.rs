@@ -5,6 +5,9 @@
 //! free besides; when even the rest is gone, the file is given up and its blocks serve the appends that
 //! remain. It is made again once there is room for it twice.
 //!
+//! The disk is asked before every batch: segments are prefilled, so appends go on long after somebody else
+//! took the last block, and `state.db` would be the first to find none.
+//!
 //! It is as large as what may have to be written, a snapshot above all, and that is at most about as large as the ledger: 256
 //! KiB for a new tenant, doubled as the ledger grows, up to what the options say.
 
@@ -14,9 +17,6 @@ use std::sync::Arc;
 use super::segment::HEADROOM;
 use crate::disk::{Access, Disk};
 
-/// How much may be appended between two looks at the disk, and how often it may be asked: others fill it too.
-const LOOK_EVERY: u64 = 1 << 20;
-const ASK_EVERY: u32 = 64;
 /// An empty `state.db`, its log and a few lines.
 const LEAST: u64 = 256 << 10;
 
@@ -29,8 +29,6 @@ pub(crate) struct Headroom {
     held: u64,
     ledger_bytes: u64,
     full: bool,
-    appended: u64,
-    asked: u32,
 }
 
 impl Headroom {
@@ -38,36 +36,21 @@ impl Headroom {
     pub fn new(disk: Arc<dyn Disk>, dir: PathBuf, most: u64, there: bool, ledger_bytes: u64) -> Headroom {
         let left = || disk.open(&dir.join(HEADROOM), Access::Read).and_then(|file| file.len()).unwrap_or(0);
         let held = if there { left() } else { 0 };
-        let (full, appended, asked) = (false, LOOK_EVERY, 0);
-        Headroom {
-            disk,
-            dir,
-            most,
-            bytes: wanted(ledger_bytes, most),
-            held,
-            ledger_bytes,
-            full,
-            appended,
-            asked,
-        }
+        Headroom { disk, dir, most, bytes: wanted(ledger_bytes, most), held, ledger_bytes, full: false }
     }
 
     pub fn appended(&mut self, bytes: u64) {
-        self.appended += bytes;
         self.ledger_bytes += bytes;
     }
 
     pub fn is_full(&mut self) -> bool {
-        self.asked += 1;
-        let due = self.full || self.appended >= LOOK_EVERY || self.asked >= ASK_EVERY;
-        if self.bytes > 0 && due {
+        if self.bytes > 0 {
             self.look();
         }
         self.full
     }
 
     fn look(&mut self) {
-        (self.appended, self.asked) = (0, 0);
         let Ok(free) = self.disk.free_space(&self.dir) else { return };
         let wanted = wanted(self.ledger_bytes, self.most);
         if wanted > self.bytes && free >= 2 * wanted {
@@ -96,7 +79,7 @@ impl Headroom {
         }
     }
 
-    /// Frees the blocks for an append that found the disk full; whether that is worth another try.
+    /// Frees the blocks for somebody who found the disk full; whether that is worth another try.
     pub fn give_up(&mut self) -> bool {
         self.full = self.bytes > 0;
         std::mem::take(&mut self.held) > 0 && self.disk.remove(&self.dir.join(HEADROOM)).is_ok()

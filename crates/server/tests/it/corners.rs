@@ -132,3 +132,43 @@ fn the_type_of_a_problem_leads_to_a_page() {
     assert!(page.text().contains("event.not_found"));
     server.get("/errors/nonsense").refused(404, "not_found");
 }
+
+#[test]
+fn a_page_of_another_site_can_neither_read_nor_change_anything() {
+    let server = Server::start();
+    let ask = |head: &str, body: &str| {
+        let mut client = server.client();
+        let length = body.len();
+        client.write(format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}").as_bytes());
+        client.reply()
+    };
+    let event = r#"{"topic":"a.b"}"#;
+    let page = "origin: http://evil.example\r\ncontent-type: application/json";
+    ask(&format!("POST /v1/events HTTP/1.1\r\nhost: 127.0.0.1\r\n{page}"), event).refused(403, "auth.denied");
+    ask(&format!("POST /v1/groups/g/pause HTTP/1.1\r\nhost: 127.0.0.1\r\n{page}"), "")
+        .refused(403, "auth.denied");
+    ask("GET /v1/events HTTP/1.1\r\nhost: evil.example", "").refused(403, "auth.denied");
+    assert_eq!(server.get("/v1/events").ok(200)["events"], json!([]));
+    let own = format!("origin: http://{}\r\ncontent-type: application/json", server.address);
+    ask(&format!("POST /v1/events HTTP/1.1\r\nhost: {}\r\n{own}", server.address), event).ok(201);
+}
+
+#[test]
+fn asking_a_tenant_that_is_not_there_does_not_make_it() {
+    let server = Server::start();
+    let (json_body, other) = ("content-type: application/json", "everwhen-tenant: other");
+    let both = [json_body, other];
+    assert_eq!(server.send("GET", "/v1/groups", &[other], "").ok(200)["groups"], json!([]));
+    assert_eq!(server.send("GET", "/v1/events", &[other], "").ok(200)["events"], json!([]));
+    server.send("GET", "/v1/events/1", &[other], "").refused(404, "event.not_found");
+    server.send("GET", "/v1/groups/g", &[other], "").refused(404, "group.not_found");
+    server.send("POST", "/v1/groups/g/pull", &both, "{}").refused(404, "group.not_found");
+    server.send("POST", "/v1/groups/g/pause", &[other], "").refused(404, "group.not_found");
+    server.send("POST", "/v1/events", &both, r#"{"topic":"a b"}"#).refused(422, "event.topic_invalid");
+    server.send("PUT", "/v1/groups/g", &both, r#"{"pattern":"a..b"}"#).refused(422, "pattern.invalid");
+    assert!(!server.engine.has_tenant("other"));
+    server.send("PUT", "/v1/groups/g", &both, r##"{"pattern":"#"}"##).ok(201);
+    server.send("POST", "/v1/events", &both, r#"{"topic":"a.b"}"#).ok(201);
+    let pulled = server.send("POST", "/v1/groups/g/pull", &both, "{}").ok(200);
+    assert_eq!(pulled["deliveries"][0]["event"]["topic"], "a.b");
+}

@@ -108,12 +108,13 @@ fn what_does_not_fit_or_is_not_as_expected_is_refused() {
     patch(&server, json!({})).refused(404, "not_found");
     server.put("/v1/entities/v1:no:such/x", "{}").refused(404, "concept.not_found");
     server.put(API, "[]").refused(422, "entity.invalid");
-    let only_new = |body| server.send("PUT", API, &["if-none-match: *"], body);
+    let json = "content-type: application/json";
+    let only_new = |body| server.send("PUT", API, &[json, "if-none-match: *"], body);
     let version = only_new("{}").ok(201)["version"].clone();
     only_new("{}").refused(412, "if_match.failed");
     let tag = format!("if-match: \"{version}\"");
-    server.send("PUT", API, &[&tag], r#"{"latencyMs":1}"#).ok(200);
-    server.send("PUT", API, &[&tag], r#"{"latencyMs":2}"#).refused(412, "if_match.failed");
+    server.send("PUT", API, &[json, &tag], r#"{"latencyMs":1}"#).ok(200);
+    server.send("PUT", API, &[json, &tag], r#"{"latencyMs":2}"#).refused(412, "if_match.failed");
     server.send("DELETE", API, &[&tag], "").refused(412, "if_match.failed");
 }
 

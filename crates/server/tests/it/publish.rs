@@ -83,7 +83,10 @@ fn the_content_type_decides_and_an_unknown_one_is_refused() {
         let header = format!("content-type: {accepted}");
         server.send("POST", "/v1/events", &[&header], event).ok(201);
     }
-    server.send("POST", "/v1/events", &[], event).ok(201);
+    // A body that does not say what it is may come from any web page.
+    server.send("POST", "/v1/events", &[], event).refused(415, "body.type");
+    server.send("POST", "/v1/groups/g/pull", &[], r#"{"max":1}"#).refused(415, "body.type");
+    server.send("POST", "/v1/groups/g/pull", &[], "").refused(404, "group.not_found");
     for refused in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1"] {
         let header = format!("content-type: {refused}");
         server.send("POST", "/v1/events", &[&header], event).refused(415, "body.type");
@@ -94,7 +97,8 @@ fn the_content_type_decides_and_an_unknown_one_is_refused() {
 fn headers_name_the_tenant_the_actor_and_the_trace() {
     let server = Server::start();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let headers = ["everwhen-tenant: other", "everwhen-actor: agent:smith", &format!("traceparent: {trace}")];
+    let (json_body, trace_header) = ("content-type: application/json", format!("traceparent: {trace}"));
+    let headers = [json_body, "everwhen-tenant: other", "everwhen-actor: agent:smith", &trace_header];
     let answer = server.send("POST", "/v1/events", &headers, r#"{"topic":"a.b"}"#).ok(201);
     let path = format!("/v1/events/{}", answer["id"].as_str().unwrap());
     server.get(&path).refused(404, "event.not_found");
@@ -105,7 +109,9 @@ fn headers_name_the_tenant_the_actor_and_the_trace() {
     let path = format!("/v1/events/{}", answer["position"]);
     let event = server.send("GET", &path, &["everwhen-tenant: other"], "").ok(200);
     assert_ne!(event["trace"], trace);
-    server.send("POST", "/v1/events", &["everwhen-actor: me"], "{}").refused(400, "request.invalid");
+    server
+        .send("POST", "/v1/events", &[json_body, "everwhen-actor: me"], "{}")
+        .refused(400, "request.invalid");
     assert_eq!(server.send("GET", "/v1/events", &["everwhen-tenant: ../x"], "").status / 100, 4);
 }
 

@@ -45,6 +45,32 @@ fn after_ready_every_event_comes_with_its_position() {
 }
 
 #[test]
+fn a_reader_ahead_of_the_ledger_goes_on_at_its_end_and_is_told_where_that_is() {
+    let server = Server::start();
+    let head = server.publish("a.b", "{}");
+    for (query, header) in [("?after=999999", None), ("", Some("last-event-id: 18446744073709551615"))] {
+        let mut stream = open(&server, query, header.as_slice());
+        let at = ready(&mut stream);
+        assert!((head..999_999).contains(&at), "{at}");
+        let position = server.publish("a.b", "{}");
+        assert_eq!(frame(&stream.next().unwrap()).0, Some(position));
+    }
+}
+
+#[test]
+fn a_stream_of_a_tenant_that_is_not_there_yet_begins_with_its_first_event() {
+    let server = Server::start();
+    let other = "everwhen-tenant: other";
+    let mut stream = open(&server, "", &[other]);
+    assert_eq!(ready(&mut stream), 0);
+    assert!(!server.engine.has_tenant("other"), "a reader makes nothing");
+    let headers = ["content-type: application/json", other];
+    let position =
+        server.send("POST", "/v1/events", &headers, r#"{"topic":"a.b"}"#).ok(201)["position"].as_u64();
+    assert_eq!(frame(&stream.next().unwrap()).0, position);
+}
+
+#[test]
 fn a_reader_that_comes_back_with_its_last_id_misses_nothing() {
     let server = Server::start();
     let (mut seen, mut last) = (Vec::new(), None::<u64>);

@@ -48,7 +48,7 @@ impl Dispatcher {
     /// `Some` when the event is not to be delivered: dropped, or dead for a reason.
     fn verdict(&self, position: Position, now: Timestamp) -> Option<Option<DeadReason>> {
         let slot = self.slots.get(&position)?;
-        if slot.event.expires_at().is_some_and(|at| at <= now) {
+        if self.is_expired(&slot.event, now) {
             return Some(match self.group.definition.on_expired {
                 OnExpired::Drop => None,
                 OnExpired::DeadLetter => Some(DeadReason::Expired),

@@ -16,6 +16,7 @@ impl Dispatcher {
         self.group.raise_floor(first - 1);
         self.delivered_to = self.delivered_to.max(first - 1);
         self.looked_through(first - 1);
+        self.count_anew();
     }
 
     /// Erased events are delivered without their content, and a dead letter that was erased parks nothing any more.

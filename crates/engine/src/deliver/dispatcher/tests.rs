@@ -95,7 +95,52 @@ fn until_a_step_of_the_clock_is_recorded_time_goes_on_as_before() {
     assert_eq!(dispatcher.now(stepped), at(5));
     assert!(dispatcher.is_stepped(stepped));
     let taken = dispatcher.take(1, dispatcher.now(stepped)).deliveries;
-    dispatcher.shift(hour as i64 - 5);
+    dispatcher.shift(4, hour as i64 - 5);
     assert!(!dispatcher.is_stepped(stepped));
     assert_eq!(dispatcher.deadline_of(taken[0].token), Some(at(hour).plus(Duration::from_secs(30))));
+}
+
+fn mortal(position: Position, ttl_ms: u64, recorded_at: Timestamp) -> Arc<Event> {
+    let mut event = Event::clone(&event(position));
+    (event.recorded_at, event.envelope.time, event.envelope.ttl_ms) = (recorded_at, None, Some(ttl_ms));
+    Arc::new(event)
+}
+
+#[test]
+fn a_step_of_the_wall_clock_neither_expires_an_event_nor_keeps_it() {
+    let hour = 3_600_000;
+    for (step, now) in [(hour as i64, at(2 * hour)), (-(hour as i64), at(0))] {
+        let mut dispatcher = dispatcher(|group| group.raise_floor(3));
+        dispatcher.look_at(&mortal(4, 60_000, at(hour)));
+        dispatcher.shift(5, step);
+        dispatcher.look_at(&mortal(6, 60_000, now));
+        // Read from the ledger only now, but recorded before the step.
+        let late = mortal(4, 60_000, at(hour));
+        assert_eq!(dispatcher.expires_at(&late), Some(now.plus(Duration::from_secs(60))));
+        let soon = now.plus(Duration::from_secs(59));
+        assert!(
+            !dispatcher.is_expired(&late, soon)
+                && dispatcher.is_expired(&late, soon.plus(Duration::from_secs(1)))
+        );
+        let positions: Vec<Position> = out(&mut dispatcher, 10, soon).iter().map(|one| one.0).collect();
+        assert_eq!(positions, [4, 6]);
+    }
+}
+
+#[test]
+fn a_group_is_behind_by_what_is_known_to_match_and_has_not_expired() {
+    let mut dispatcher = dispatcher(|_| ());
+    dispatcher.behind(1_000);
+    assert_eq!(dispatcher.lag(), (1_000, false), "any of them may match");
+    assert_eq!(dispatcher.behind_by(100, at(0)), 3, "but only three are known to");
+    assert_eq!(dispatcher.uncounted(100), Some((4, 1_000)));
+    let more = [event(10), mortal(11, 1_000, at(0)), mortal(12, 1, at(0))];
+    dispatcher.count(&more, 900, at(500));
+    assert_eq!((dispatcher.behind_by(100, at(500)), dispatcher.lag()), (5, (105, false)));
+    dispatcher.count(&[], 1_000, at(500));
+    assert_eq!((dispatcher.uncounted(100), dispatcher.lag()), (None, (5, true)));
+    // What gets a slot is counted once.
+    more.iter().for_each(|event| dispatcher.look_at(event));
+    assert_eq!(dispatcher.lag(), (6, true));
+    assert_eq!((dispatcher.behind_by(6, at(500)), dispatcher.behind_by(6, at(2_000))), (5, 4));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{Position, Timestamp};
 
+use super::lag::shifted;
 use super::{Dispatcher, Stand};
 use crate::writer::{Moment, STEP_MIN_NANOS};
 
@@ -37,8 +38,12 @@ impl Dispatcher {
     }
 
     /// Elapsed waits keep their length when the wall clock is stepped.
-    pub fn shift(&mut self, by_ms: i64) {
-        let shift = |at: Timestamp| Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000);
+    pub fn shift(&mut self, position: Position, by_ms: i64) {
+        let shift = |at: Timestamp| shifted(at, by_ms);
+        if self.steps.last().is_none_or(|(last, _)| *last < position) {
+            self.steps.push((position, by_ms));
+        }
+        self.shift_counted(by_ms);
         self.offset = self.offset.map(|offset| offset + i128::from(by_ms) * 1_000_000);
         self.group.failures.values_mut().for_each(|failure| failure.until = shift(failure.until));
         let positions: Vec<Position> = self.slots.keys().copied().collect();

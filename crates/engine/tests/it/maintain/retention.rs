@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::maintain::{housekeeper, retention, snapshot, verify};
-use engine::{Engine, Options, Query};
+use engine::{Draft, Engine, Options, Query};
 use model::Code;
 use model::topic::Pattern;
 use serde_json::json;
@@ -50,6 +50,30 @@ async fn a_state_deleted_after_a_trim_is_rebuilt_from_a_snapshot_and_the_tail() 
     std::fs::remove_file(&path).unwrap();
     drop(Engine::open(dir.path()).unwrap());
     assert_eq!(dump(&path), after);
+}
+
+#[tokio::test]
+async fn a_trim_by_size_never_leaves_less_than_the_size() {
+    const KEPT: u64 = 100_000;
+    let bench = Bench::with(|options| {
+        options.ledger.headroom = 0;
+        options.settings.retention.bytes = Some(KEPT);
+    });
+    let sizes = || segments(bench.dir.path()).iter().map(|path| std::fs::metadata(path).unwrap().len()).sum();
+    let mut trims = 0;
+    for round in 0..6 {
+        // Far more than a quarter of the limit between two looks.
+        for n in 0..60 {
+            let draft = Draft::new("a", &json!({"n": n, "pad": "x".repeat(1_000)}));
+            bench.engine.publish(draft).await.unwrap();
+        }
+        trims += usize::from(retention::run(&bench.tenant).unwrap().is_some());
+        let size: u64 = sizes();
+        if round > 1 {
+            assert!((KEPT..2 * KEPT).contains(&size), "round {round}: {size} bytes are left");
+        }
+    }
+    assert!(trims > 2, "{trims} trims");
 }
 
 #[tokio::test]
