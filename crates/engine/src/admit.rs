@@ -36,7 +36,9 @@ use model::record::{Deferred, Record};
 use model::{Code, Problem, Timestamp};
 use serde_json::Value;
 
+pub use check::check_default_space;
 pub use draft::{ARRAY_BYTES_MAX, ARRAY_MAX, Draft};
+pub use redact::check_redacted;
 
 use crate::entropy::Entropy;
 use crate::settings::{DEPTH_MAX, Limits, PAYLOAD_MAX, Settings, Switches};

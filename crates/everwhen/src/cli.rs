@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use model::{Code, Problem};
 
 use crate::bench;
@@ -15,7 +15,7 @@ use crate::config::edits;
 
 /// A durable event ledger that acts.
 #[derive(Parser)]
-#[command(name = "everwhen", version, about, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "everwhen", version, about, max_term_width = 110)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -112,15 +112,32 @@ Everwhen is a durable event ledger that acts. One binary, one data directory.
   everwhen tail 'order.*' --after 0                 read events from the beginning and follow
   everwhen groups put billing --pattern 'order.*'   a durable consumer: pull, ack, retries, dead letters
   everwhen drain billing --exec ./bill.sh           hand each event to a command, in order
+  everwhen check shop && everwhen apply shop        declare concepts, queries and mutations; plan shows, fmt lays out
+  everwhen entity put shop:item 7 '{\"price\": 9}'    keep rows of what is declared; query and mutate by name
+  everwhen try expr '1 + 2'                         expressions, filters, patterns and JSONPaths, without storing
+  everwhen schema                                   the JSON Schema of declarations in YAML
   everwhen verify                                   check every byte of the ledger
   everwhen doctor                                   is this machine, and this directory, well?
 
-Commands work on the directory itself, or through the server that holds it.
+Commands work on the directory itself, or through the server that holds it; the first that writes makes it.
 `everwhen --help` lists all commands, `everwhen COMMAND --help` shows examples.";
 
-/// The command tree, for completions.
+/// Examples stand before the flags, of which every command has many.
+const LAYOUT: &str = "{before-help}{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}";
+
+/// The command tree with its help laid out.
 pub fn tree() -> clap::Command {
-    Cli::command()
+    fn laid_out(command: clap::Command) -> clap::Command {
+        command.help_template(LAYOUT).mut_subcommands(laid_out)
+    }
+    laid_out(Cli::command())
+}
+
+/// The command line of this process.
+pub fn read() -> Result<Cli, clap::Error> {
+    let mut tree = tree();
+    let mut matches = tree.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut tree))
 }
 
 /// What clap could not understand, as a problem: one line of what is wrong, one of what to type.

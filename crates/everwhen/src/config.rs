@@ -107,11 +107,13 @@ fn events(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Problem>
     layered.set("max_depth", size(128), &mut settings.max_depth)
 }
 
+/// `""` is no space: events that name none are then refused.
 fn space(said: &Said<'_>) -> Result<String, Problem> {
-    match said.text()? {
-        text if text.starts_with('_') => Err(said.wrong("a space that clients may use (no leading \"_\")")),
-        text => Ok(text),
+    let text = said.text()?;
+    if !text.is_empty() {
+        engine::admit::check_default_space(&text).map_err(|problem| said.refused(&problem))?;
     }
+    Ok(text)
 }
 
 fn retention(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Problem> {
@@ -172,13 +174,49 @@ impl<'a> Layered<'a> {
             section => format!("EVERWHEN_{section}_{key}"),
         };
         let name = name.to_uppercase();
-        if let Some(text) = (self.env)(&name) {
+        // An empty variable says nothing, except where empty is a value.
+        if let Some(text) = (self.env)(&name).filter(|text| !text.is_empty() || key == "default_space") {
             *into = read(&Said::variable(&name, key, text))?;
         } else if let Some(said) = self.table()?.and_then(|table| table.get(key)) {
             *into = read(&said)?;
         }
         Ok(())
     }
+}
+
+/// The variables that are no keys of the file: flags, logs, and what `drain` tells its commands.
+const OTHER_VARIABLES: [&str; 11] =
+    ["DATA", "SERVER", "TOKEN", "TENANT", "LOG", "FAULT", "TOPIC", "POSITION", "ID", "GROUP", "ATTEMPT"];
+
+/// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
+pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {
+    let tables = TABLES.iter().filter(|(table, _)| ["", "events", "retention", "layers"].contains(table));
+    let keys = tables.flat_map(|(table, keys)| {
+        keys.iter().map(move |key| match *table {
+            "" => key.to_uppercase(),
+            table => format!("{table}_{key}").to_uppercase(),
+        })
+    });
+    let sections = ["EVENTS", "RETENTION", "LAYERS", "TENANTS", "SCHEMA", "REDACT", "ATTENTION"];
+    let known: Vec<String> = keys
+        .filter(|key| !sections.contains(&key.as_str()))
+        .chain(OTHER_VARIABLES.map(str::to_owned))
+        .collect();
+    for name in names {
+        let Some(given) =
+            name.strip_prefix("EVERWHEN_").filter(|given| !known.iter().any(|key| key == given))
+        else {
+            continue;
+        };
+        let Some(nearest) = known.iter().min_by_key(|key| edits(given, key)) else { continue };
+        let ours = sections[..3].iter().any(|section| given.starts_with(&format!("{section}_")));
+        if ours || edits(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
+            return Err(Problem::new(Code::ConfigUnknownKey, format!("unknown variable \"{name}\""))
+                .hint(format!("did you mean \"EVERWHEN_{nearest}\"?"))
+                .with("variable", name));
+        }
+    }
+    Ok(())
 }
 
 /// A value of the environment that is text; what is not Unicode is refused rather than dropped.

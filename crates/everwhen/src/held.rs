@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use model::{Code, Problem};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 /// What the holder tells about itself. The token is its owner's: whoever may read the file may use the directory.
@@ -40,9 +41,22 @@ impl Holder {
         serde_json::from_slice(&std::fs::read(path(data)).ok()?).ok()
     }
 
+    /// As [`Holder::read`], but only while somebody holds the lock: a killed server leaves its file behind.
+    pub fn alive(data: &Path) -> Option<Holder> {
+        if is_free(data) { None } else { Holder::read(data) }
+    }
+
     /// Only for the one who holds the lock: what another process left behind is then stale.
     pub fn forget(data: &Path) {
         let _ = std::fs::remove_file(path(data));
+    }
+}
+
+/// Whether nobody holds the directory's lock just now.
+pub fn is_free(data: &Path) -> bool {
+    match std::fs::File::open(data.join("lock")) {
+        Err(_) => true,
+        Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
     }
 }
 

@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use clap::Parser;
 use model::{Code, Problem};
 use tokio::runtime::Runtime;
 
@@ -33,7 +32,7 @@ use session::Session;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Cli { global, command } = match Cli::try_parse() {
+    let Cli { global, command } = match cli::read() {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
     };

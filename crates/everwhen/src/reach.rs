@@ -75,10 +75,25 @@ async fn directory(session: &Session, data: &Path, tenant: &str, create: bool) -
     }
 }
 
+/// Also reading takes the lock and mends a torn tail, so it needs to write.
+fn unwritable(problem: Problem, create: bool) -> Problem {
+    match (problem.code(), create) {
+        (Code::StorageReadOnly, false) => problem.hint(
+            "opening the directory takes its lock, also for reading: run this as its owner, or through a server; \
+             everwhen verify only reads",
+        ),
+        _ => problem,
+    }
+}
+
 fn open_here(session: &Session, data: &Path, name: &str, create: bool) -> Result<Local, Problem> {
     let options = Options { settings: session.config()?.settings, create, ..Options::default() };
-    let engine = Engine::open_with(data, options)?;
+    let new = !data.join("tenants").exists();
+    let engine = Engine::open_with(data, options).map_err(|problem| unwritable(problem, create))?;
     session.keep(&engine);
+    if new {
+        session.out.note(&format!("created {}", data.display()));
+    }
     Holder::forget(data);
     if !create && !engine.has_tenant(name) {
         return Err(Problem::new(

@@ -1,5 +1,6 @@
 //! One call of the binary: its flags, where it speaks, and the engine or server it has reached.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -7,7 +8,7 @@ use engine::Engine;
 use model::{Code, Problem};
 
 use crate::cli::Global;
-use crate::config::{Config, variable};
+use crate::config::{Config, check_variables, variable};
 use crate::output::Output;
 
 pub struct Session {
@@ -29,7 +30,9 @@ impl Session {
     }
 
     pub fn config(&self) -> Result<Config, Problem> {
-        Config::load(self.flags.config.as_deref(), &|name| variable(name).ok().flatten())
+        let named = |(name, _): (OsString, OsString)| name.to_string_lossy().into_owned();
+        check_variables(std::env::vars_os().map(named))?;
+        Config::load(self.flags.config.as_deref(), &|name| std::env::var(name).ok())
     }
 
     /// A flag wins over a variable; two of the same strength contradict each other.
@@ -61,12 +64,16 @@ impl Session {
         }
     }
 
+    /// The tenant that a flag or a variable names.
+    pub fn named_tenant(&self) -> Result<Option<String>, Problem> {
+        match &self.flags.tenant {
+            Some(tenant) => Ok(Some(tenant.clone())),
+            None => variable("EVERWHEN_TENANT"),
+        }
+    }
+
     pub fn tenant(&self) -> Result<String, Problem> {
-        let named = match &self.flags.tenant {
-            Some(tenant) => Some(tenant.clone()),
-            None => variable("EVERWHEN_TENANT")?,
-        };
-        Ok(named.unwrap_or_else(|| "main".to_owned()))
+        Ok(self.named_tenant()?.unwrap_or_else(|| "main".to_owned()))
     }
 
     pub fn token(&self) -> Result<Option<String>, Problem> {

@@ -158,13 +158,25 @@ fn is_one_place(rest: &str) -> bool {
 }
 
 fn explain(text: &str, err: &Error) -> Problem {
-    let hint = "a path looks like $.payload.items[0].price or $..price";
+    let hint = match text.trim_start().starts_with('$') {
+        true => "a path looks like $.payload.items[0].price or $..price",
+        false => "begin it with \"$\", the document itself: $.payload.items[0].price or $..price",
+    };
     match err {
         Error::Syntax { position, .. } => {
-            let what = format!("cannot be read from byte {position} on");
+            let what = format!("cannot be read from byte {position} on{}", caret(text, *position));
             wrong(text, &what).hint(hint).with("offset", *position)
         }
         other => wrong(text, &format!("is not valid: {other}")).hint(hint),
+    }
+}
+
+/// The path again, with a mark under the byte; nothing when it is too long to be shown in a line.
+fn caret(text: &str, byte: usize) -> String {
+    let before = text.get(..byte).map_or(0, |before| before.chars().count());
+    match text.contains('\n') || text.len() > 100 {
+        true => String::new(),
+        false => format!("\n  {text}\n  {}^", " ".repeat(before)),
     }
 }
 

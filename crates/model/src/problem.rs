@@ -34,6 +34,10 @@ macro_rules! codes {
             pub fn exit(self) -> u8 { match self { $(Code::$name => $exit),* } }
             pub fn who(self) -> Who { match self { $(Code::$name => Who::$who),* } }
             pub fn title(self) -> &'static str { match self { $(Code::$name => $title),* } }
+            /// Its page, `docs/errors/<code>.md`.
+            pub fn page(self) -> &'static str {
+                match self { $(Code::$name => include_str!(concat!("../../../docs/errors/", $text, ".md"))),* }
+            }
         }
     };
 }

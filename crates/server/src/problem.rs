@@ -65,7 +65,10 @@ fn request_id() -> String {
 
 pub async fn no_such_path(uri: Uri) -> Refusal {
     let problem = Problem::new(Code::NotFound, format!("there is no path \"{}\"", uri.path()));
-    Refusal(problem.hint("the paths begin with /v1/events and /v1/groups"))
+    Refusal(problem.hint(
+        "there are /v1/events, /v1/groups, /v1/entities, /v1/concepts, /v1/queries, /v1/mutations, /v1/plan, /v1/apply, \
+         /v1/erase, /v1/backup, /v1/verify, /v1/import, /v1/records, /api/events, /livez, /readyz, /metrics and /errors",
+    ))
 }
 
 pub async fn wrong_method(method: Method, uri: Uri) -> Refusal {
@@ -78,9 +81,7 @@ pub async fn page(Path(text): Path<String>) -> Answer {
     let known = Code::ALL.iter().find(|code| code.as_str() == text);
     let unknown = || Problem::new(Code::NotFound, format!("there is no error code \"{text}\""));
     let code = known.ok_or_else(unknown)?;
-    let page =
-        format!("# {code}\n\nHTTP {}: {}.\n\nMore: docs/errors/{code}.md\n", code.status(), code.title());
-    let mut response = Response::new(Body::from(page));
+    let mut response = Response::new(Body::from(code.page()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"));
     Ok(response)
 }

@@ -47,6 +47,11 @@ fn check_topic_of(caller: &Caller, topic: &str) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Refuses what could not be the space of a client's event.
+pub fn check_default_space(space: &str) -> Result<(), Problem> {
+    check_space(&Caller { outside: true, ..Caller::local() }, space)
+}
+
 fn check_space(caller: &Caller, space: &str) -> Result<(), Problem> {
     if space.is_empty() {
         return Err(Problem::new(

@@ -126,6 +126,11 @@ fn tree_of(draft: &Draft) -> Value {
     Value::Object(root)
 }
 
+/// Refuses what is no path, or one of what cannot be redacted.
+pub fn check_redacted(text: &str) -> Result<(), Problem> {
+    compile(text).map(|_| ())
+}
+
 fn compile(text: &str) -> Result<JsonPath, Problem> {
     let path = JsonPath::parse(text)?;
     match path.first_member() {

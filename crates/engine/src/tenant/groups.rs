@@ -33,7 +33,9 @@ pub struct GroupView {
     pub lag_exact: bool,
     pub in_flight: usize,
     pub oldest_unacked: Option<Duration>,
+    /// Events that the filter could not judge: since the group was opened, or among the newest if those are more.
     pub filter_errors: u64,
+    pub last_filter_error: Option<(Position, String)>,
     /// Events that wait for their next try.
     pub delayed: usize,
 }
@@ -58,6 +60,8 @@ pub const PULL_MAX: usize = 1_000;
 pub const PULL_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Chunks of the ledger counted in one go when a publish asks how far a group is behind.
 const COUNT_CHUNKS: usize = 2;
+/// How many of the newest records a look at a group tries its filter on.
+const FILTER_LOOK_BACK: u64 = 1_000;
 /// Dead letters looked at in one go.
 const DEAD_PAGE: usize = 1_000;
 
@@ -75,6 +79,9 @@ impl GroupView {
         view.insert("events_processed_total".into(), json!(group.processed));
         view.insert("filter_errors".into(), json!(self.filter_errors));
         view.insert("delayed".into(), json!(self.delayed));
+        if let Some((position, error)) = &self.last_filter_error {
+            view.insert("last_filter_error".into(), json!({ "position": position, "error": error }));
+        }
         if !group.parked.is_empty() {
             let keys: std::collections::BTreeSet<&String> = group.parked.values().collect();
             view.insert("parked_keys".into(), json!(keys));
@@ -120,7 +127,31 @@ impl Tenant {
         self.ask(Command::DeleteGroup { name: name.to_owned() }).await.map(|_| ())
     }
 
+    /// A group, and how its filter fared with the newest events: what it could not judge is in no record.
     pub fn group(&self, name: &str) -> Result<GroupView, Problem> {
+        let mut view = self.group_in_short(name)?;
+        if view.group.definition.filter.is_none() {
+            return Ok(view);
+        }
+        let matcher = matcher::Matcher::new(&view.group.definition)?;
+        let (head, mut errors) = (self.head(), 0);
+        let mut from = head.saturating_sub(FILTER_LOOK_BACK).max(self.first());
+        while from <= head {
+            let (events, through) = self.events_from(from, head, PULL_MAX)?;
+            for event in events {
+                if let matcher::Match::Error(error) = matcher.test(&event) {
+                    errors += 1;
+                    view.last_filter_error = Some((event.position, error));
+                }
+            }
+            from = through + 1;
+        }
+        view.filter_errors = view.filter_errors.max(errors);
+        Ok(view)
+    }
+
+    /// A group without what has to be computed.
+    fn group_in_short(&self, name: &str) -> Result<GroupView, Problem> {
         let handle = self.handle(name)?;
         let mut dispatcher = handle.dispatcher();
         self.look(&handle, &mut dispatcher)?;
@@ -136,7 +167,7 @@ impl Tenant {
 
     pub fn groups(&self) -> Vec<GroupView> {
         let handles = self.registry().all();
-        handles.iter().filter_map(|handle| self.group(&handle.name).ok()).collect()
+        handles.iter().filter_map(|handle| self.group_in_short(&handle.name).ok()).collect()
     }
 
     fn view(&self, dispatcher: &Dispatcher) -> GroupView {
@@ -150,6 +181,7 @@ impl Tenant {
             in_flight: dispatcher.in_flight(),
             oldest_unacked: dispatcher.oldest_open().map(|event| now.since(event.recorded_at)),
             filter_errors: dispatcher.filter_errors,
+            last_filter_error: None,
             delayed: dispatcher.delayed(),
         }
     }

@@ -62,7 +62,7 @@ struct Which {
     /// The one at this position; may be given several times
     #[arg(long = "position", value_name = "POS")]
     positions: Vec<Position>,
-    /// Those for which this holds
+    /// Those for which this holds, e.g. 'payload.total > 50' (docs/expressions.md)
     #[arg(long, value_name = "F")]
     filter: Option<String>,
 }

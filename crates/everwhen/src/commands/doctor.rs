@@ -68,6 +68,9 @@ pub async fn run(_: Args, session: &Session) -> Result<(), Stop> {
     if checks.iter().all(|check| check.status != Status::Fail) {
         checks.extend(ledgers(session).await);
         checks.extend(tenant(session).await);
+    } else {
+        let message = "ledgers, tenant, clock and groups were not looked at: mend the above first";
+        checks.push(check("rest", Status::Warn, message));
     }
     told(&checks, session)
 }
@@ -132,7 +135,12 @@ async fn tenant(session: &Session) -> Vec<Check> {
     checks.push(clock(&reach).await.unwrap_or_else(|problem| check("clock", Status::Fail, problem.detail())));
     match reach.groups().await {
         Ok(groups) if groups.is_empty() => checks.push(check("groups", Status::Ok, "none")),
-        Ok(groups) => checks.extend(groups.iter().map(group)),
+        Ok(groups) => {
+            for view in groups {
+                let name = view["name"].as_str().unwrap_or_default();
+                checks.push(group(&reach.group(name).await.unwrap_or_else(|_| view.clone())));
+            }
+        }
         Err(problem) => checks.push(check("groups", Status::Fail, problem.detail())),
     }
     checks
@@ -166,6 +174,10 @@ fn group(view: &Value) -> Check {
         (_, true) => (Status::Warn, format!("paused, {lag} behind")),
         _ if lag > LAG => (Status::Warn, format!("{lag} behind")),
         _ if dead > 0 => (Status::Warn, format!("{dead} dead letters")),
+        _ if number("filter_errors") > 0 => {
+            let error = view["last_filter_error"]["error"].as_str().unwrap_or("see everwhen groups get");
+            (Status::Warn, format!("its filter could not judge {} events: {error}", number("filter_errors")))
+        }
         _ => (Status::Ok, format!("{lag} behind")),
     };
     check("group", status, format!("{name}: {message}"))

@@ -15,7 +15,7 @@ use crate::session::Session;
 #[command(after_long_help = "\
 Examples:
   everwhen erase 42 43
-  everwhen events list --subject user/7 --json | jq .position | xargs everwhen erase")]
+  everwhen events list --subject user/7 --json | jq .position | xargs -r everwhen erase")]
 pub struct Args {
     /// The events' positions
     #[arg(required = true, value_name = "POSITION", value_parser = clap::value_parser!(u64).range(1..))]

@@ -62,10 +62,10 @@ pub struct List {
     #[arg(long, value_name = "KIND/ID")]
     subject: Option<String>,
     /// Positions above this
-    #[arg(long, value_name = "POS")]
+    #[arg(long, value_name = "POS", value_parser = show::parse_position, allow_hyphen_values = true)]
     after: Option<u64>,
     /// Positions below this
-    #[arg(long, value_name = "POS")]
+    #[arg(long, value_name = "POS", value_parser = show::parse_position, allow_hyphen_values = true)]
     before: Option<u64>,
     /// At or after this instant, or so long ago (10m, 2d)
     #[arg(long, value_name = "T")]
@@ -73,7 +73,7 @@ pub struct List {
     /// Before this instant, or so long ago
     #[arg(long, value_name = "T")]
     until: Option<String>,
-    /// Only events for which this holds
+    /// Only events for which this holds, e.g. 'payload.total > 50' (payload.x is event.payload.x; docs/expressions.md)
     #[arg(long, value_name = "F")]
     filter: Option<String>,
     /// Oldest first, or newest first
@@ -92,6 +92,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match args.what.unwrap_or(What::List(List { limit: 100, ..List::default() })) {
         What::List(list) => {
             let (most, finding) = (list.limit, finding(list)?);
+            show::remark_on_pattern(&session.out, finding.topic.as_deref().unwrap_or_default());
             let (reach, newest_first) = (Reach::existing(session).await?, finding.descending);
             if let Some(last) = tail::print_all(&reach, finding, session, Some(most)).await? {
                 session.out.note(&match newest_first {

@@ -49,7 +49,11 @@ Examples:
 Examples:
   everwhen groups put billing --pattern 'order.*' --start beginning
   everwhen groups put sync --pattern 'order.#' --ordering strict --on-exhausted halt
-  everwhen groups put billing --file billing.json")]
+  everwhen groups put billing --pattern 'order.*' --backoff '{\"base\":\"1s\",\"max\":\"5m\"}'
+  everwhen groups put billing --file billing.json
+
+A file holds the same words as the flags, e.g.
+  {\"pattern\": [\"order.*\", \"refund.*\"], \"filter\": \"payload.total > 50\", \"max_retries\": 3}")]
     Put(Box<Put>),
     /// Delete a group and its dead letters
     #[command(after_long_help = "\
@@ -178,7 +182,7 @@ struct Put {
     /// The definition as JSON, from a file or - for stdin
     #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
     file: Option<String>,
-    /// Only events for which this holds
+    /// Only events for which this holds, e.g. 'payload.total > 50' (payload.x is event.payload.x; docs/expressions.md)
     #[arg(long, value_name = "F")]
     filter: Option<String>,
     /// Only events of this space [default: all]
@@ -211,6 +215,12 @@ struct Put {
     /// Nothing more sensitive than this [default: black]
     #[arg(long, value_parser = ["green", "amber", "red", "black"])]
     max_band: Option<String>,
+    /// How long to wait after failures, as JSON: {"base":"1s","mult":2,"max":"5m"}
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    backoff: Option<Value>,
+    /// What publishing does when the group is too far behind, as JSON: {"do":"refuse","events":1000}
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    on_lag: Option<Value>,
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
@@ -255,7 +265,12 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         What::Reject { name, tokens, error } => {
             settle(&reach, &name, &tokens, Settle::Reject { error }, session).await
         }
-        What::Seek { name, to } => shown(session, &reach.seek(&name, &place(&to)).await?),
+        What::Seek { name, to } => {
+            let view = reach.seek(&name, &place(&to)).await?;
+            shown(session, &view)?;
+            session.out.note(&format!("{name} goes on after {}", view["floor"]));
+            Ok(())
+        }
         What::Pause { name } => shown(session, &reach.pause(&name).await?),
         What::Resume { name } => shown(session, &reach.resume(&name).await?),
         What::List | What::Put(_) => Ok(()),
@@ -264,6 +279,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
 
 async fn run_put(put: &Put, session: &Session) -> Result<(), Stop> {
     let definition = definition(put)?;
+    put.pattern.iter().for_each(|pattern| show::remark_on_pattern(&session.out, pattern));
     let (created, view) = Reach::or_create(session).await?.put_group(&put.name, &definition).await?;
     session.out.result(&view, || format!("{} {}", if created { "created" } else { "changed" }, put.name))
 }
@@ -288,9 +304,16 @@ fn definition(put: &Put) -> Result<Value, Problem> {
         ("on_exhausted", text(&put.on_exhausted)),
         ("on_expired", text(&put.on_expired)),
         ("max_band", text(&put.max_band)),
+        ("backoff", put.backoff.clone()),
+        ("on_lag", put.on_lag.clone()),
     ];
     let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Ok(Value::Object(given.collect::<Map<_, _>>()))
+}
+
+fn object(text: &str) -> Result<Value, String> {
+    let object = serde_json::from_str(text).ok().filter(Value::is_object);
+    object.ok_or_else(|| "not a JSON object".to_owned())
 }
 
 /// A place in the ledger as typed: a bare number is a position, a bare instant a time.
@@ -304,7 +327,7 @@ pub fn place(text: &str) -> Value {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "a duration such as 30s, 5m or 1h30m".to_owned())
+    parse_duration(text).ok_or_else(|| "not a duration; write it like 30s, 5m or 1h30m".to_owned())
 }
 
 async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {

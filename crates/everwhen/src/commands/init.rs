@@ -1,5 +1,6 @@
 //! `everwhen init`: a data directory and a settings file, ready to be read and changed.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use engine::{Engine, Options};
@@ -43,8 +44,14 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
 }
 
 fn write_template(file: &Path) -> Result<bool, Problem> {
-    let wrong = |error| {
-        Problem::new(Code::StorageFailed, format!("\"{}\" cannot be written: {error}", file.display()))
+    let wrong = |error: std::io::Error| {
+        let code = match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Code::StorageReadOnly,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Code::StorageFull,
+            _ => Code::StorageFailed,
+        };
+        Problem::new(code, format!("\"{}\" cannot be written: {error}", file.display()))
+            .hint("name a folder that you may write: everwhen init DIR")
     };
     if file.exists() {
         return Ok(false);

@@ -30,7 +30,7 @@ pub struct Args {
     /// Only these topics
     #[arg(long, value_name = "PATTERN", conflicts_with = "into")]
     topic: Option<String>,
-    /// Only events for which this holds
+    /// Only events for which this holds, e.g. 'payload.total > 50' (payload.x is event.payload.x; docs/expressions.md)
     #[arg(long, value_name = "F", conflicts_with = "into")]
     filter: Option<String>,
     /// Only events of this space

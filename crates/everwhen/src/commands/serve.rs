@@ -3,7 +3,7 @@
 mod workspace;
 
 use std::net::ToSocketAddrs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::{Engine, Options};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::held::Holder;
 use crate::output::Stop;
-use crate::reach::host::{Doors, Host};
+use crate::reach::host::{self, Doors, Host};
 use crate::session::Session;
 use crate::signals;
 use workspace::Workspace;
@@ -38,7 +38,8 @@ pub struct Args {
     /// Where to listen [default: 127.0.0.1:3837]; port 0 picks one
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Let everybody in who can connect; only on a loopback address
+    /// Also let in who shows a wrong token. There are no tokens of users yet: whoever can connect is let in, which is
+    /// why only loopback addresses are served
     #[arg(long)]
     no_auth: bool,
     /// Apply the workspace again whenever it is saved
@@ -57,9 +58,18 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     check_address(&listen)?;
     let workspace = args.workspace.map(|path| Workspace::open(path, session)).transpose()?;
 
-    let engine =
-        Engine::open_with(&data, Options { settings: config.settings, create: true, ..Options::default() })?;
+    // First the address, so that one that is taken leaves no new directory behind.
+    let listener = host::listen(&listen).await.map_err(|problem| held(&data).unwrap_or(problem))?;
+    let new = !data.join("tenants").exists();
+    let options = Options { settings: config.settings, create: true, ..Options::default() };
+    let engine = Engine::open_with(&data, options).map_err(|problem| match problem.code() {
+        Code::StoreLocked => held(&data).unwrap_or(problem),
+        _ => problem,
+    })?;
     session.keep(&engine);
+    if new {
+        session.out.note(&format!("created {}", data.display()));
+    }
     Holder::forget(&data);
     let default_tenant = session.tenant()?;
     let tenant = engine.tenant(&default_tenant);
@@ -79,7 +89,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     };
 
     let doors = Doors { no_auth: args.no_auth, default_tenant };
-    let mut host = Host::start(engine, data.clone(), &listen, doors).await?;
+    let mut host = Host::start(engine, data.clone(), listener, doors).await?;
     let ready = json!({ "ready": true, "url": host.url(), "pid": std::process::id(), "data": data });
     session.out.result(&ready, || format!("listening on {}", host.url()))?;
 
@@ -90,6 +100,16 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     }
     session.out.note("stopping");
     stop(host, session).await
+}
+
+/// Who serves this directory already, when somebody does.
+fn held(data: &Path) -> Option<Problem> {
+    let Holder { pid, url, .. } = Holder::alive(data)?;
+    let detail = format!("\"{}\" is served already, by process {pid} at {url}", data.display());
+    Some(
+        Problem::new(Code::StoreLocked, detail)
+            .hint(format!("use that one (commands find it by themselves), or stop it first: kill {pid}")),
+    )
 }
 
 /// Never ends, also when there is nothing to watch.

@@ -29,6 +29,23 @@ struct Seen<'a> {
     payload: Option<&'a RawValue>,
 }
 
+/// A position as typed.
+pub fn parse_position(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "not a position; they are whole numbers, 0 is before the first".to_owned())
+}
+
+/// Says what a pattern of another system means here; it stays what it is.
+pub fn remark_on_pattern(out: &Output, pattern: &str) {
+    let foreign = pattern.split('.').find(|word| ["**", ">", "+"].contains(word));
+    match foreign {
+        Some("**") => out.note("\"**\" is one word, as \"*\" is; \"#\" is any number of words"),
+        Some(word) => out.note(&format!(
+            "\"{word}\" is a word like any other; \"*\" is one word, \"#\" is any number of words"
+        )),
+        None => {}
+    }
+}
+
 /// Where an event stands; 0 for what is none.
 pub fn position(text: &str) -> u64 {
     serde_json::from_str(text).map_or(0, |Seen { position, .. }| position)

@@ -22,9 +22,9 @@ pub struct Args {
     #[arg(default_value = "#")]
     pattern: String,
     /// Begin after this position; 0 is the beginning
-    #[arg(long, value_name = "POS")]
+    #[arg(long, value_name = "POS", value_parser = show::parse_position, allow_hyphen_values = true)]
     after: Option<u64>,
-    /// Only events for which this holds
+    /// Only events for which this holds, e.g. 'payload.total > 50' (payload.x is event.payload.x; docs/expressions.md)
     #[arg(long, value_name = "F")]
     filter: Option<String>,
     /// Only events of this space
@@ -37,6 +37,7 @@ pub struct Args {
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let Args { pattern, after, filter, space, no_follow } = args;
+    show::remark_on_pattern(&session.out, &pattern);
     let finding = Finding { topic: Some(pattern), after, filter, space, limit: 1_000, ..Finding::default() };
     match no_follow {
         true => what_is_there(finding, session).await,

@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal};
 
 use clap::Subcommand;
 use engine::clock::{Clock, SystemClock};
+use lang::jsonpath::JsonPath;
 use lang::try_lines::{Kind, try_line};
 use lang::{try_cron, try_expr};
 use model::{Code, Problem};
@@ -99,7 +100,7 @@ struct ExprCase {
     expr: Option<String>,
     /// The values of its names as a JSON object: written out, @file, or - for stdin
     with: Option<String>,
-    /// The instant that \"now\" means [default: the time]
+    /// The instant that `now` means [default: the time]
     #[arg(long)]
     now: Option<String>,
 }
@@ -150,8 +151,14 @@ fn lines(kind: Kind, session: &Session) -> Result<(), Stop> {
     }
 }
 
-/// One case from arguments: prints the answer and exits with 1 when it is "no".
+/// One case from arguments: prints the answer and exits with 1 when it is "no". What cannot be read is told with its
+/// hint, which a line's answer has no place for.
 fn one(kind: Kind, what: &str, on: &str, session: &Session) -> Result<(), Stop> {
+    match kind {
+        Kind::Jsonpath => drop(JsonPath::parse(what)?),
+        Kind::Filter => drop(crate::reach::events::parse_filter(what)?),
+        Kind::Topic | Kind::Expr | Kind::Cron => {}
+    }
     let case = match kind {
         Kind::Topic => json!({ "pattern": what, "topic": on }),
         Kind::Jsonpath => json!({ "selector": what, "document": document(on)? }),

@@ -8,7 +8,7 @@ use crate::session::Session;
 
 /// Check the ledger: chain, digests, gaps, and the state derived from it
 ///
-/// Reads only, so it may run beside a server. A torn tail, left by a crash, is no damage: the next start cuts it.
+/// All tenants, or the one that --tenant names. Reads only, so it may run beside a server. A torn tail, left by a crash, is no damage: the next start cuts it.
 /// Exit 7 when something is wrong.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -23,25 +23,36 @@ pub struct Args {
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let report = maintain::verify(session, args.quick).await?;
-    session.out.result(&report, || words(&report))?;
+    session.out.result(&report, || words(&report, args.quick))?;
     if report["ok"] == true { Ok(()) } else { Err(Stop::Code(7)) }
 }
 
-fn words(report: &Value) -> String {
+fn words(report: &Value, quick: bool) -> String {
     let tenants = report["tenants"].as_array().map(Vec::as_slice).unwrap_or_default();
-    tenants.iter().map(tenant).collect::<Vec<_>>().join("\n")
+    tenants.iter().map(|report| tenant(report, quick)).collect::<Vec<_>>().join("\n")
 }
 
-fn tenant(report: &Value) -> String {
+/// Why the derived state was not compared, if it was not.
+fn skipped(report: &Value, quick: bool) -> &'static str {
+    match (report["state"].as_str(), quick, report["ok"] == true) {
+        (Some("equal" | "differs"), ..) => "",
+        (_, true, _) => " (--quick)",
+        (_, _, false) => " (there is no sound ledger to compare it with)",
+        _ => " (there is none yet: the next start folds it from the ledger)",
+    }
+}
+
+fn tenant(report: &Value, quick: bool) -> String {
     let number = |name: &str| report[name].as_u64().unwrap_or_default();
     let mut text = format!(
-        "{} {}: {} records in {} commits, {} segments, state {}",
+        "{} {}: {} records in {} commits, {} segments, state {}{}",
         if report["ok"] == true { "ok" } else { "DAMAGED" },
         report["tenant"].as_str().unwrap_or_default(),
         number("records"),
         number("commits"),
         number("segments"),
         report["state"].as_str().unwrap_or("skipped"),
+        skipped(report, quick),
     );
     for problem in report["problems"].as_array().into_iter().flatten() {
         let at = |name: &str| problem[name].as_str().unwrap_or_default();

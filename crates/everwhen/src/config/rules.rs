@@ -2,7 +2,6 @@
 
 use engine::settings::{AttentionRule, Detector, Rate, RedactRule, SchemaRule, Settings, Verdict};
 use lang::filter::Filter;
-use lang::jsonpath::JsonPath;
 use model::Problem;
 use model::topic::Pattern;
 use serde_json::Value;
@@ -25,7 +24,12 @@ fn schema(table: &Table<'_>) -> Result<SchemaRule, Problem> {
     let (topic, said) = (topic(table)?, table.need("file")?);
     let file = said.text()?;
     let path = table.source.beside(&file);
-    let unreadable = |why: String| said.wrong(format!("a readable JSON Schema ({why})"));
+    let unreadable = |why: String| {
+        said.wrong(format!("a readable JSON Schema ({why})")).hint(format!(
+            "it is looked for at \"{}\": names are relative to the settings file",
+            path.display()
+        ))
+    };
     let text = std::fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
     let schema: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
     let name = table.get("name").map_or(Ok(file), |name| name.text())?;
@@ -38,19 +42,17 @@ fn redact(table: &Table<'_>) -> Result<RedactRule, Problem> {
         Some(said) => said.texts()?.iter().map(|word| detector(&said, word)).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
-    Ok(RedactRule {
-        topic: topic(table)?,
-        drop: paths("drop")?,
-        mask: paths("mask")?,
-        hash: paths("hash")?,
-        detectors,
-    })
+    let topic = topic(table)?;
+    if ["drop", "mask", "hash", "detectors"].iter().all(|key| table.get(key).is_none()) {
+        return Err(table.lacks("one of \"drop\", \"mask\", \"hash\" or \"detectors\""));
+    }
+    Ok(RedactRule { topic, drop: paths("drop")?, mask: paths("mask")?, hash: paths("hash")?, detectors })
 }
 
 fn paths(said: &Said<'_>) -> Result<Vec<String>, Problem> {
     let texts = said.texts()?;
     for text in &texts {
-        JsonPath::parse(text).map_err(|problem| said.refused(&problem))?;
+        engine::admit::check_redacted(text).map_err(|problem| said.refused(&problem))?;
     }
     Ok(texts)
 }
@@ -72,13 +74,14 @@ fn filter(said: &Said<'_>) -> Result<Value, Problem> {
 }
 
 fn rate(said: &Said<'_>) -> Result<Rate, Problem> {
-    Rate::parse(&said.text()?).ok_or_else(|| said.wrong("a rate such as \"100/s\" or \"10/m\""))
+    let rate = Rate::parse(&said.text()?).filter(|rate| rate.events > 0);
+    rate.ok_or_else(|| said.wrong("a rate above nothing, such as \"100/s\" or \"10/m\""))
 }
 
 fn verdict(table: &Table<'_>) -> Result<Verdict, Problem> {
     let said = table.need("verdict")?;
     let beside = |key: &'static str| {
-        table.get(key).ok_or_else(|| said.wrong(format!("complete only with \"{key}\" beside it")))
+        table.get(key).ok_or_else(|| said.wrong(format!("given together with \"{key}\"")))
     };
     match said.text()?.as_str() {
         "admit" => Ok(Verdict::Admit),

@@ -100,7 +100,7 @@ fn a_variable_wins_over_the_file_and_is_named_when_wrong() {
     assert_eq!((config.listen.as_str(), config.settings.max_depth), ("[::1]:0", 7));
     let problem = settled("", &[("EVERWHEN_RETENTION_AGE", "soon")]).err().unwrap();
     assert_eq!(problem.code(), Code::ConfigInvalid);
-    assert!(problem.detail().starts_with("EVERWHEN_RETENTION_AGE: \"age\" is a duration"), "{problem}");
+    assert!(problem.detail().starts_with("EVERWHEN_RETENTION_AGE: \"age\" must be a duration"), "{problem}");
 }
 
 #[test]
@@ -124,17 +124,21 @@ fn every_mistake_names_its_file_and_line() {
         ),
         (
             "\n[events]\nmax_depth = 0",
-            "conf/everwhen.toml:3: \"max_depth\" is a whole number from 1 to 128, not 0",
+            "conf/everwhen.toml:3: \"max_depth\" must be a whole number from 1 to 128, not 0",
             "",
         ),
         (
             "[events]\nmax_depth = \"x\"",
-            "conf/everwhen.toml:2: \"max_depth\" is a whole number from 1 to 128, not \"x\"",
+            "conf/everwhen.toml:2: \"max_depth\" must be a whole number from 1 to 128, not \"x\"",
             "",
         ),
-        ("events = 1", "conf/everwhen.toml:1: \"events\" is a table, [events], not a integer", ""),
-        ("redact = 1", "conf/everwhen.toml:1: \"redact\" is a list of tables, [[redact]], not a integer", ""),
-        ("[retention]\nage = true", "conf/everwhen.toml:2: \"age\" is a duration such as", ""),
+        ("events = 1", "conf/everwhen.toml:1: \"events\" must be a table, [events], not integer", ""),
+        (
+            "redact = 1",
+            "conf/everwhen.toml:1: \"redact\" must be a list of tables, [[redact]], not integer",
+            "",
+        ),
+        ("[retention]\nage = true", "conf/everwhen.toml:2: \"age\" must be a duration such as", ""),
         ("[[redact]]\ndrop = []", "conf/everwhen.toml:1: [[redact]] needs \"topic\"", ""),
         (
             "[[redact]]\ntopic = \"a..b\"",
@@ -144,17 +148,17 @@ fn every_mistake_names_its_file_and_line() {
         ("[[redact]]\ntopic = \"#\"\nmask = [\"payload\"]", "conf/everwhen.toml:3: \"mask\": ", ""),
         (
             "[[redact]]\ntopic = \"#\"\ndetectors = [\"iban\"]",
-            "conf/everwhen.toml:3: \"detectors\" is a list out of",
+            "conf/everwhen.toml:3: \"detectors\" must be a list out of",
             "",
         ),
         (
             "[[attention]]\ntopic = \"#\"\nverdict = \"defer\"",
-            "conf/everwhen.toml:3: \"verdict\" is complete only with \"until\"",
+            "conf/everwhen.toml:3: \"verdict\" must be given together with \"until\"",
             "",
         ),
         (
             "[[attention]]\ntopic = \"#\"\nverdict = \"maybe\"",
-            "conf/everwhen.toml:3: \"verdict\" is admit, defer, boost or drop",
+            "conf/everwhen.toml:3: \"verdict\" must be admit, defer, boost or drop",
             "",
         ),
         (
@@ -164,9 +168,25 @@ fn every_mistake_names_its_file_and_line() {
         ),
         (
             "[[schema]]\ntopic = \"#\"\nfile = \"none.json\"",
-            "conf/everwhen.toml:3: \"file\" is a readable JSON Schema",
+            "conf/everwhen.toml:3: \"file\" must be a readable JSON Schema",
+            "conf/none.json",
+        ),
+        (
+            "[[redact]]\ntopic = \"#\"",
+            "conf/everwhen.toml:1: [[redact]] needs one of \"drop\", \"mask\", \"hash\" or \"detectors\"",
+            "everwhen init",
+        ),
+        (
+            "[[redact]]\ntopic = \"#\"\ndrop = [\"$.topic\"]",
+            "conf/everwhen.toml:3: \"drop\": path \"$.topic\" reads \"topic\"",
+            "begin it with $.payload",
+        ),
+        (
+            "[[attention]]\ntopic = \"#\"\nrate = \"0/s\"\nverdict = \"drop\"",
+            "conf/everwhen.toml:3: \"rate\" must be a rate above nothing",
             "",
         ),
+        ("[events]\ndefault_space = \"a b\"", "conf/everwhen.toml:2: \"default_space\": ", ""),
         ("a = = 1", "conf/everwhen.toml:1: ", ""),
         ("listen = \"a\"\nlisten = \"b\"", "conf/everwhen.toml:2: duplicate key", ""),
     ];
@@ -179,5 +199,42 @@ fn every_mistake_names_its_file_and_line() {
             problem.hint_text()
         );
         assert_eq!(problem.code().exit(), 2, "{text:?}");
+    }
+}
+
+#[test]
+fn an_empty_default_space_in_the_environment_refuses_events_without_a_space() {
+    let space =
+        |value| settled("", &[("EVERWHEN_EVENTS_DEFAULT_SPACE", value)]).unwrap().settings.default_space;
+    assert_eq!((space(""), space("x")), (String::new(), "x".to_owned()));
+    assert_eq!(
+        settled("[events]\nmax_depth = 9", &[("EVERWHEN_EVENTS_MAX_DEPTH", "")]).unwrap().settings.max_depth,
+        9
+    );
+}
+
+#[test]
+fn a_misspelt_variable_is_refused_with_the_one_that_was_meant() {
+    let refused = |name: &str| check_variables([name.to_owned()].into_iter()).err();
+    for (name, meant) in [
+        ("EVERWHEN_EVENTS_MAX_DEPHT", "EVERWHEN_EVENTS_MAX_DEPTH"),
+        ("EVERWHEN_RETENTION_FOREVER", "EVERWHEN_RETENTION_"),
+        ("EVERWHEN_RETENTON_AGE", "EVERWHEN_RETENTION_AGE"),
+        ("EVERWHEN_LISTN", "EVERWHEN_LISTEN"),
+        ("EVERWHEN_TENANTS", "EVERWHEN_TENANT"),
+    ] {
+        let problem = refused(name).unwrap_or_else(|| panic!("{name} was accepted"));
+        assert_eq!(problem.code(), Code::ConfigUnknownKey);
+        assert!(problem.hint_text().unwrap().contains(meant), "{problem:?}");
+    }
+    for name in [
+        "EVERWHEN_DATA",
+        "EVERWHEN_TOPIC",
+        "EVERWHEN_LOG",
+        "EVERWHEN_LAYERS_TRACING",
+        "EVERWHEN_HOME",
+        "PATH",
+    ] {
+        assert_eq!(refused(name), None, "{name}");
     }
 }

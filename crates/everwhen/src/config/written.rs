@@ -42,6 +42,9 @@ impl Source {
     }
 }
 
+/// Where every key stands with an example of its value.
+const SEE: &str = "everwhen init writes an everwhen.toml that shows every key and its default";
+
 /// Where something was said.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
@@ -99,10 +102,13 @@ impl<'a> Table<'a> {
 
     /// A key that the table cannot do without.
     pub fn need(&self, key: &'a str) -> Result<Said<'a>, Problem> {
-        self.get(key).ok_or_else(|| {
-            let place = Place::File(self.source, self.at);
-            place.problem(Code::ConfigInvalid, format!("[[{}]] needs \"{key}\"", self.name))
-        })
+        self.get(key).ok_or_else(|| self.lacks(&format!("\"{key}\"")))
+    }
+
+    /// The table is not whole.
+    pub fn lacks(&self, what: &str) -> Problem {
+        let place = Place::File(self.source, self.at);
+        place.problem(Code::ConfigInvalid, format!("[[{}]] needs {what}", self.name)).hint(SEE)
     }
 
     /// A table inside this one, absent or `[key]`.
@@ -140,8 +146,9 @@ fn wrong_kind(
     wanted: &str,
     got: &DeValue<'_>,
 ) -> Problem {
-    let detail = format!("\"{key}\" is {wanted}, not a {}", got.type_str());
-    Place::File(source, at.span().start).problem(Code::ConfigInvalid, detail).with("key", key)
+    let detail = format!("\"{key}\" must be {wanted}, not {}", got.type_str());
+    let problem = Place::File(source, at.span().start).problem(Code::ConfigInvalid, detail);
+    problem.hint(format!("write {wanted}; {SEE}")).with("key", key)
 }
 
 enum Form<'a> {
@@ -169,8 +176,8 @@ impl<'a> Said<'a> {
                 to_json(value).map_or_else(|| value.type_str().to_owned(), |v| v.to_string())
             }
         };
-        let detail = format!("\"{}\" is {wanted}, not {shown}", self.key);
-        self.place.problem(Code::ConfigInvalid, detail).with("key", self.key)
+        let detail = format!("\"{}\" must be {wanted}, not {shown}", self.key);
+        self.place.problem(Code::ConfigInvalid, detail).hint(SEE).with("key", self.key)
     }
 
     /// The value is of the right kind, but what it says is refused; `problem` says why.

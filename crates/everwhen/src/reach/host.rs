@@ -20,26 +20,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Listens on `address`, says so in `serve.json`, and serves until stopped.
+    /// Says in `serve.json` where it listens, and serves until stopped.
     pub async fn start(
         engine: Engine,
         data: PathBuf,
-        address: &str,
+        listener: TcpListener,
         options: Doors,
     ) -> Result<Host, Problem> {
-        let wrong = |error: std::io::Error| {
-            let detail = format!("cannot listen on \"{address}\": {error}");
-            match error.kind() {
-                std::io::ErrorKind::AddrInUse => Problem::new(Code::ServerAddressTaken, detail).hint(
-                    "stop the program that listens there, or choose another address with --listen; \
-                     port 0 picks a free one",
-                ),
-                _ => Problem::new(Code::UsageInvalid, detail)
-                    .hint("choose another with --listen; port 0 picks a free one"),
-            }
-        };
-        let listener = TcpListener::bind(address).await.map_err(wrong)?;
-        let url = format!("http://{}", listener.local_addr().map_err(wrong)?);
+        let url = format!("http://{}", listener.local_addr().map_err(|error| unheard("it", &error))?);
         let holder = Holder { url: url.clone(), pid: std::process::id(), token: new_token() };
         holder.write(&data)?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -75,6 +63,22 @@ impl Host {
     }
 }
 
+/// Takes an address, before anything else is touched.
+pub async fn listen(address: &str) -> Result<TcpListener, Problem> {
+    TcpListener::bind(address).await.map_err(|error| unheard(address, &error))
+}
+
+fn unheard(address: &str, error: &std::io::Error) -> Problem {
+    let detail = format!("cannot listen on \"{address}\": {error}");
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => Problem::new(Code::ServerAddressTaken, detail).hint(
+            "stop the program that listens there, or choose another address with --listen; port 0 picks a free one",
+        ),
+        _ => Problem::new(Code::UsageInvalid, detail)
+            .hint("choose another with --listen; port 0 picks a free one"),
+    }
+}
+
 /// However a command ends, nobody is sent to a door that is shut. The lock is still held here.
 impl Drop for Host {
     fn drop(&mut self) {
@@ -93,6 +97,7 @@ impl Reach {
     pub async fn share(&self) -> Result<Option<Host>, Problem> {
         let Reach::Local(local) = self else { return Ok(None) };
         let doors = Doors { no_auth: true, default_tenant: "main".to_owned() };
-        Host::start(local.engine.clone(), local.data.clone(), "127.0.0.1:0", doors).await.map(Some)
+        let listener = listen("127.0.0.1:0").await?;
+        Host::start(local.engine.clone(), local.data.clone(), listener, doors).await.map(Some)
     }
 }

@@ -16,8 +16,19 @@ use crate::client::{Client, Sent, read_json};
 use crate::output::Stop;
 use crate::session::{Place, Session};
 
-/// Checks a directory's files, beside whoever holds them, or asks a server to.
+/// Checks a directory's files, beside whoever holds them, or asks a server to. A tenant that was named is the only one.
 pub async fn verify(session: &Session, quick: bool) -> Result<Value, Problem> {
+    let report = verify_all(session, quick).await?;
+    let Some(name) = session.named_tenant()? else { return Ok(report) };
+    let all = report["tenants"].as_array().into_iter().flatten();
+    let Some(tenant) = all.into_iter().find(|tenant| tenant["tenant"] == name.as_str()) else {
+        return Err(Problem::new(Code::NotFound, format!("there is no tenant \"{name}\" to check"))
+            .hint("without --tenant all are checked"));
+    };
+    Ok(json!({ "ok": tenant["ok"], "tenants": [tenant] }))
+}
+
+async fn verify_all(session: &Session, quick: bool) -> Result<Value, Problem> {
     match session.place()? {
         Place::Server(url) => {
             let client = Client::new(&url, session.token()?, &session.tenant()?)?;

@@ -16,6 +16,9 @@ fn every_failure_has_its_exit_code_and_one_line_of_json() {
         (&["publish", "a", "{}", "--band", "pink"], 2, "usage.invalid"),
         (&["publish", "a", "@no-such-file"], 2, "usage.invalid"),
         (&["tail", "--after", "-1"], 2, "usage.invalid"),
+        (&["events", "list", "--before", "-1"], 2, "usage.invalid"),
+        (&["publish", "--ndjson", "."], 2, "usage.invalid"),
+        (&["verify", "--tenant", "nobody"], 3, "not_found"),
         (&["tail", "--no-follow", "--data", "x", "--server", "http://127.0.0.1:1"], 2, "usage.invalid"),
         (&["salvage", "--to", "x", "--server", "http://127.0.0.1:1"], 2, "usage.invalid"),
         (&["init", "--server", "http://127.0.0.1:1"], 2, "usage.invalid"),
@@ -67,7 +70,16 @@ fn alone_it_prints_a_guide_and_help_and_version_go_to_stdout() {
     let place = Place::new();
     assert!(place.run(&[]).ok().out.contains("everwhen publish"));
     assert!(place.run(&["--version"]).ok().out.starts_with("everwhen "));
-    assert!(place.run(&["publish", "--help"]).ok().out.contains("Examples:"));
+    for args in [&["publish", "--help"], &["help", "publish"]] {
+        let help = place.run(args).ok().out;
+        let (examples, flags) = (help.find("Examples:").unwrap(), help.find("--data").unwrap());
+        assert!(examples < flags, "{help}");
+    }
+    let guide = place.run(&[]).ok().out;
+    for word in ["plan", "apply", "entity", "query", "mutate", "check", "fmt", "schema", "try expr"] {
+        assert!(guide.contains(word), "{word}");
+    }
+    assert!(!place.run(&["try", "expr", "--help"]).ok().out.contains('\\'));
     assert!(place.run(&["completions", "bash"]).ok().out.contains("everwhen"));
 }
 

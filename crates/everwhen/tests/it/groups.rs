@@ -88,3 +88,42 @@ fn a_token_without_a_server_is_said_to_end_with_its_command() {
     assert!(error["message"].as_str().unwrap().contains("\"nonsense\" is not a token"), "{error}");
     assert_eq!(place.run(&["groups", "pull", "g", "--ack"]).ok().err, "");
 }
+
+#[test]
+fn what_a_filter_could_not_judge_is_told_also_without_a_server() {
+    let place = Place::new();
+    place.run(&["groups", "put", "g", "--pattern", "#", "--filter", "payload.n > 1"]).ok();
+    assert_eq!(place.json(&["groups", "get", "g"])["filter_errors"], 0);
+    place.run(&["publish", "a", "{\"n\":\"two\"}"]).ok();
+    let receipt = place.json(&["publish", "a", "{\"n\":\"three\"}"]);
+    place.run(&["publish", "a", "{\"n\":3}"]).ok();
+    let view = place.json(&["groups", "get", "g"]);
+    assert_eq!((&view["filter_errors"], &view["lag"]), (&json!(2), &json!(1)), "{view}");
+    assert_eq!(view["last_filter_error"]["position"], receipt["position"], "{view}");
+    let doctor = place.run(&["doctor"]).ok();
+    assert!(doctor.out.contains("could not judge 2 events"), "{doctor:?}");
+}
+
+#[test]
+fn patterns_of_other_systems_and_places_beyond_the_end_are_remarked_on() {
+    let place = Place::new();
+    for (pattern, remark) in
+        [("a.**", "is any number of words"), ("a.>", "is a word like any other"), ("a.#", "")]
+    {
+        let done = place.run(&["groups", "put", "g", "--pattern", pattern]).ok();
+        assert!(done.err.contains(remark) && (remark.is_empty() != done.err.contains('#')), "{done:?}");
+    }
+    place.run(&["publish", "a", "1"]).ok();
+    let done = place.run(&["groups", "seek", "g", "100"]).ok();
+    let floor = place.json(&["groups", "get", "g"])["floor"].to_string();
+    assert!(done.err.contains("g goes on after ") && !done.err.contains("99"), "{done:?} {floor}");
+}
+
+#[test]
+fn backoff_and_lag_have_flags() {
+    let place = Place::new();
+    let args = ["groups", "put", "g", "--pattern", "a", "--backoff", r#"{"base":"1s"}"#];
+    let made = place.json(&[&args[..], &["--on-lag", r#"{"do":"refuse","events":9}"#]].concat());
+    assert_eq!((&made["backoff"]["base"], &made["on_lag"]["events"]), (&json!(1), &json!(9)));
+    place.run(&["groups", "put", "g", "--pattern", "a", "--backoff", "soon"]).exits(2);
+}

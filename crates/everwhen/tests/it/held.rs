@@ -90,6 +90,32 @@ fn many_commands_at_once_wait_for_each_other() {
 }
 
 #[test]
+fn a_second_server_is_told_who_serves_and_one_that_cannot_listen_leaves_nothing() {
+    let place = Place::new();
+    let server = place.serve();
+    let (url, pid) = (server.url().to_owned(), server.ready["pid"].to_string());
+    let address = url.strip_prefix("http://").unwrap();
+    for listen in ["127.0.0.1:0", address] {
+        let error = place.run(&["serve", "--listen", listen, "--json"]).exits(6).error();
+        assert_eq!(error["code"], "store.locked", "{error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(&url) && message.contains(&pid), "{message}");
+    }
+    let error = place.run(&["serve", "--listen", address, "--data", "other", "--json"]).exits(6).error();
+    assert_eq!(error["code"], "server.address_taken", "{error}");
+    assert!(!place.path().join("other").exists());
+    assert_eq!(server.signal("TERM"), 0);
+}
+
+#[test]
+fn a_directory_that_a_command_makes_is_named() {
+    let place = Place::new();
+    let done = place.run(&["publish", "a", "1"]).ok();
+    assert_eq!((done.err.trim(), done.out.trim()), ("created .everwhen", "1"));
+    assert_eq!(place.run(&["publish", "a", "1"]).ok().err, "");
+}
+
+#[test]
 fn two_servers_and_two_places_are_a_contradiction() {
     let place = Place::new();
     let mut command = place.command(&["tail", "--no-follow", "--json"]);

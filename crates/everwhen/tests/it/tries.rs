@@ -29,6 +29,8 @@ fn people_give_arguments_and_no_is_exit_1() {
     place.run(&["try", "filter", "event.payload.n > 1", r#"{"payload":{"n":2}}"#]).ok();
     let error = place.run(&["try", "jsonpath", "$[", "{}", "--json"]).exits(4).error();
     assert_eq!(error["code"], "jsonpath.invalid");
+    let done = place.run(&["try", "jsonpath", "items", "{}"]).exits(4);
+    assert!(done.err.contains("\n  items\n  ^") && done.err.contains("begin it with \"$\""), "{done:?}");
     place.run(&["try", "topic", "--jsonl", "--server", "http://127.0.0.1:1"]).exits(2);
 }
 

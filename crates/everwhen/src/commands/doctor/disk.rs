@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::fs::statvfs;
 
 use super::{Check, Status, check};
-use crate::held::Holder;
+use crate::held::{Holder, is_free};
 
 const SYNCS: usize = 15;
 
@@ -32,11 +32,7 @@ pub fn look(data: &Path) -> Vec<Check> {
 }
 
 fn lock(data: &Path) -> Check {
-    let free = match fs::File::open(data.join("lock")) {
-        Err(_) => true,
-        Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
-    };
-    match (free, Holder::read(data)) {
+    match (is_free(data), Holder::read(data)) {
         (true, None) => check("lock", Status::Ok, "free"),
         (true, Some(_)) => check(
             "lock",
