@@ -175,12 +175,18 @@ impl Stage {
         Some(self.server.as_ref()?.url().trim_start_matches("http://").to_owned())
     }
 
-    /// Without what is different each time: where the directory is, and on which port the server.
+    /// Without what is different each time: where the directory is, and process and port of the server.
     fn plain(&self, text: &str) -> String {
         let here = self.place.path().canonicalize().unwrap();
         let mut text = text.replace(&format!("{}/", here.display()), "");
         if let Some(address) = self.address() {
             text = text.replace(&address, "127.0.0.1:3837");
+        }
+        if let Some(server) = &self.server {
+            let pid = server.ready["pid"].to_string();
+            text = text
+                .replace(&format!("process {pid}"), "process 4711")
+                .replace(&format!("kill {pid}"), "kill 4711");
         }
         text
     }
