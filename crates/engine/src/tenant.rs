@@ -11,7 +11,7 @@ mod hand_on;
 mod history;
 mod open;
 mod publish;
-mod runs;
+pub mod runs;
 mod search;
 mod unborn;
 pub(crate) mod witness;

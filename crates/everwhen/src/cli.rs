@@ -9,7 +9,7 @@ use model::{Code, Problem};
 use crate::bench;
 use crate::commands::{
     apply, backup, check, completions, db, dead_letters, doctor, drain, entity, erase, events, export, fmt,
-    groups, import, init, publish, query, replay, restore, salvage, schema, serve, tail, r#try, verify,
+    groups, import, init, publish, query, replay, restore, salvage, schema, serve, tail, test, r#try, verify,
 };
 use crate::config::edits;
 
@@ -78,6 +78,7 @@ pub enum Command {
     Bench(bench::Args),
     Try(r#try::Args),
     Check(check::Args),
+    Test(test::Args),
     Fmt(fmt::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -95,6 +96,7 @@ impl Command {
             Command::Bench(_) => Some("bench"),
             Command::Try(_) => Some("try"),
             Command::Check(_) => Some("check"),
+            Command::Test(_) => Some("test"),
             Command::Fmt(_) => Some("fmt"),
             Command::Schema(_) => Some("schema"),
             Command::Completions(_) => Some("completions"),

@@ -28,11 +28,12 @@ pub mod salvage;
 pub mod schema;
 pub mod serve;
 pub mod tail;
+pub mod test;
 pub mod r#try;
 pub mod verify;
 
 mod show;
-mod sources;
+pub mod sources;
 mod stdin;
 
 /// Runs a command that needs no runtime; gives back the others.
@@ -41,6 +42,7 @@ pub fn run_plain(command: Command, session: &Session) -> Result<Option<Command>,
         Command::Init(args) => init::run(&args, session).map(|()| None),
         Command::Try(args) => r#try::run(&args, session).map(|()| None),
         Command::Check(args) => check::run(&args, session).map(|()| None),
+        Command::Test(args) => test::run(&args, session).map(|()| None),
         Command::Fmt(args) => fmt::run(&args, session).map(|()| None),
         Command::Schema(args) => schema::run(&args, session).map(|()| None),
         Command::Completions(args) => completions::run(&args, session).map(|()| None),
@@ -76,6 +78,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Init(_)
         | Command::Try(_)
         | Command::Check(_)
+        | Command::Test(_)
         | Command::Fmt(_)
         | Command::Schema(_)
         | Command::Completions(_)

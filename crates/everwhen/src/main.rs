@@ -20,6 +20,7 @@ mod held;
 mod logs;
 mod output;
 mod reach;
+mod scenario;
 mod session;
 mod signals;
 

@@ -113,6 +113,7 @@ codes! {
     DefinitionReserved "definition.reserved_name" 422 4 Author "the name is reserved";
     DefinitionType "definition.type" 422 4 Author "a value does not fit its field";
     DefinitionArguments "definition.arguments" 422 4 Author "a call passes the wrong arguments";
+    ScenarioInvalid "scenario.invalid" 422 4 Author "the scenario is not valid";
     DefinitionCall "definition.nested_call" 422 4 Author "a call stands inside an expression";
     DefinitionCycle "definition.cycle" 422 4 Author "definitions go round in a circle";
     DefinitionTrigger "definition.trigger" 422 4 Author "the trigger is not valid";

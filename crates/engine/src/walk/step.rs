@@ -38,7 +38,14 @@ impl Walk<'_, '_> {
                     self.draft.keep(mark)?;
                 }
                 if let Flow::Done(output) = &flow {
-                    self.note(path, step, "completed", at.failures, json!({ "output": output }));
+                    let vars = self.vars_of(&step.action);
+                    self.note(
+                        path,
+                        step,
+                        "completed",
+                        at.failures,
+                        json!({ "output": output, "vars": vars }),
+                    );
                     self.bind(step, output.clone());
                 }
                 Ok(flow)
@@ -50,6 +57,16 @@ impl Walk<'_, '_> {
                 self.failed(step, at, path, failure)
             }
             (Err(fault), _) => Err(fault),
+        }
+    }
+
+    /// What a `vars` step has just set; null for others.
+    fn vars_of(&self, action: &Action) -> Value {
+        match action {
+            Action::Vars(vars) => {
+                vars.iter().map(|(name, _)| (name.clone(), self.env.vars[name].clone())).collect()
+            }
+            _ => Value::Null,
         }
     }
 

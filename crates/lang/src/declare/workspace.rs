@@ -67,6 +67,11 @@ pub fn check_with_rows(files: &BTreeMap<String, String>, rows: &Rows) -> Checked
     Checked { definitions, findings }
 }
 
+/// Every document of a YAML or JSON text that is no definition, such as a scenario, as a plain value.
+pub fn read_values(path: &str, text: &str) -> Result<Vec<serde_json::Value>, Finding> {
+    yaml::values(text).map_err(|fault| Finding::new(path, text, Severity::Error, fault))
+}
+
 fn read(path: &str, text: &str) -> (super::tree::File, Vec<Fault>) {
     if text.len() > FILE_BYTES_MAX {
         let what = format!("the file is longer than {FILE_BYTES_MAX} bytes");

@@ -48,6 +48,16 @@ pub(crate) fn read(text: &str) -> (File, Vec<Fault>) {
     (file, faults)
 }
 
+/// Every document of a YAML or JSON text as a plain value; the first fault when it cannot be read.
+pub(crate) fn values(text: &str) -> Result<Vec<serde_json::Value>, Fault> {
+    let mut faults = Vec::new();
+    let docs = document::documents(text, &mut faults);
+    match faults.into_iter().next() {
+        Some(fault) => Err(fault),
+        None => Ok(docs.iter().map(Doc::json).collect()),
+    }
+}
+
 fn one(doc: &Doc, file: &mut File, faults: &mut Vec<Fault>) {
     let Kind::Map(pairs) = &doc.kind else {
         faults.push(doc.wrong("an automation, or a list of them"));

@@ -99,6 +99,11 @@ fn still(state: &State, on: &TriggerKind, event: &model::event::Event, pending: 
 /// Whether a row is still in the state that armed a dwell.
 pub fn holds(state: &State, on: &TriggerKind, space: &str, row: &Value, armed: &Value) -> Result<bool> {
     Ok(match on {
+        // Only where it came from is said: it holds as long as it stays away from there.
+        TriggerKind::State { field, from: Some(from), to: None, .. } => {
+            let value = matching::at(row, field);
+            !row.is_null() && !from.iter().any(|left| matching::same(left, value))
+        }
         TriggerKind::State { field, .. } => matching::same(matching::at(row, field), armed),
         TriggerKind::NumericState { field, above, below, .. } => {
             matching::within(state, space, matching::at(row, field), above.as_ref(), below.as_ref())?

@@ -1,0 +1,159 @@
+//! What became of runs and occurrences, read from the records of the ledger: the ended ones, too.
+
+use std::collections::BTreeMap;
+
+use engine::Tenant;
+use model::{Position, Problem, Timestamp};
+use serde_json::{Map, Value, json};
+
+#[derive(Default)]
+pub struct Chronicle {
+    next: Position,
+    /// By the position of the start.
+    pub runs: BTreeMap<Position, RunSeen>,
+    /// By the place of the verdict.
+    decisions: BTreeMap<(Position, u64), Value>,
+}
+
+#[derive(Default)]
+pub struct RunSeen {
+    pub automation: String,
+    pub status: String,
+    error: Value,
+    vars: Map<String, Value>,
+    wait: Value,
+    /// When what it waits for is due; set while something is open.
+    open: Option<Value>,
+    output: Value,
+}
+
+impl RunSeen {
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status.as_str(), "completed" | "failed" | "cancelled")
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({
+            "automation": self.automation, "status": self.status, "error": self.error, "vars": self.vars,
+            "wait": self.wait, "output": self.output,
+        })
+    }
+
+    /// What steps leave behind: variables, and how the last wait ended.
+    fn steps(&mut self, steps: &Value) {
+        for step in steps.as_array().into_iter().flatten() {
+            if let Value::Object(vars) = &step["vars"] {
+                self.vars.extend(vars.clone());
+            }
+            let waits = matches!(step["kind"].as_str(), Some("wait_until" | "wait_for"));
+            match step["status"].as_str() {
+                Some("completed") if waits => self.wait = step["output"].clone(),
+                Some("failed") if waits && step["error"]["code"] == "wait.timeout" => {
+                    self.wait = json!({"completed": false, "remaining": 0});
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn moved(&mut self, state: &Value) {
+        self.vars = state["vars"].as_object().cloned().unwrap_or_default();
+        let waits = state["waits"].as_array().into_iter().flatten();
+        let mut looks = waits.filter(|wait| {
+            let kind = &wait["kind"];
+            wait["ended"].is_null() && (kind.get("until").is_some() || kind.get("for").is_some())
+        });
+        self.open = looks.next().map(|wait| wait["due"].clone());
+    }
+
+    /// Cancelled inside a wait: it was not completed.
+    fn cut_short(&mut self, now: Option<Timestamp>) {
+        let Some(due) = self.open.take() else { return };
+        let due = due.as_str().and_then(|due| Timestamp::parse(due).ok());
+        let left = due.zip(now).map(|(due, now)| due.since(now).as_secs_f64());
+        self.wait = json!({"completed": false, "remaining": left});
+    }
+}
+
+impl Chronicle {
+    /// Reads what was committed since it last looked.
+    pub fn follow(&mut self, tenant: &Tenant) -> Result<(), Problem> {
+        let from = self.next.max(1);
+        if tenant.head() < from {
+            return Ok(());
+        }
+        let mut records = Vec::new();
+        engine::maintain::records(tenant, from, |line| -> Result<(), Problem> {
+            records.extend(serde_json::from_str::<Value>(line).ok());
+            Ok(())
+        })?;
+        for record in &records {
+            self.record(record);
+        }
+        self.next = tenant.head() + 1;
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Value) {
+        let (position, data, body) = (record["position"].as_u64().unwrap_or(0), &record["d"], &record["b"]);
+        let run = data["run"].as_u64().and_then(|run| self.runs.get_mut(&run));
+        match (record["k"].as_str(), run) {
+            (Some("routed"), _) => self.routed(position, data, body),
+            (Some("occurrence.settled"), _) => self.settled(data),
+            (Some("run.started"), _) => {
+                let automation = text(&data["automation"]);
+                self.runs.insert(
+                    position,
+                    RunSeen { automation, status: "running".to_owned(), ..RunSeen::default() },
+                );
+            }
+            (Some("run.moved"), Some(run)) => {
+                run.status = text(&data["status"]);
+                run.steps(&body["steps"]);
+                run.moved(&body["state"]);
+            }
+            (Some("wait.ended"), Some(run)) => run.status = "running".to_owned(),
+            (Some("run.ended"), Some(run)) => {
+                run.status = text(&data["status"]);
+                run.steps(&body["steps"]);
+                run.output = body["output"].clone();
+                if run.status == "cancelled" {
+                    run.cut_short(record["time"].as_str().and_then(|time| Timestamp::parse(time).ok()));
+                }
+                if let Some(code) = data["code"].as_str() {
+                    run.error = json!({"code": code, "message": body["message"], "class": data["class"]});
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn routed(&mut self, position: Position, data: &Value, bodies: &Value) {
+        for (n, verdict) in data["of"].as_array().into_iter().flatten().enumerate() {
+            let mut decision = verdict.clone();
+            decision["values"] = bodies[n]["values"].clone();
+            self.decisions.insert((position, n as u64), decision);
+        }
+    }
+
+    fn settled(&mut self, data: &Value) {
+        let of = (data["of"][0].as_u64().unwrap_or(0), data["of"][1].as_u64().unwrap_or(0));
+        if data["reason"] == "replaced" && data["outcome"] == "superseded" {
+            // It waits at another gate, under the name of a later verdict.
+            self.decisions.remove(&of);
+        }
+        let Some(decision) = self.decisions.get_mut(&of) else { return };
+        for key in ["outcome", "reason", "gate"] {
+            decision[key] = data[key].clone();
+        }
+    }
+
+    /// One verdict may stand for many instants with one fate.
+    pub fn decisions(&self) -> impl Iterator<Item = (&Value, u64)> {
+        self.decisions.values().map(|decision| (decision, decision["values"]["count"].as_u64().unwrap_or(1)))
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,217 @@
+//! `everwhen test` as its users meet it: what passes, what fails and how that is said, and files that are wrong.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Done, Place};
+
+const AUTOMATION: &str = "
+automation: later
+triggers: [{event: in.*}]
+mode: parallel
+actions:
+  - vars: {n: \"{{ event.payload.n }}\"}
+  - wait_until: {condition: 'state[\"v1:t:row\"][\"a\"].ok == true', timeout: 60s, on_timeout: fail}
+  - publish: {topic: out.done, payload: {n: \"{{ vars.n }}\"}}
+";
+
+fn play(steps: &str) -> Done {
+    play_with(steps, &[])
+}
+
+fn play_with(steps: &str, flags: &[&str]) -> Done {
+    let place = Place::new();
+    place.write("later.yaml", AUTOMATION);
+    let given = "given: {files: [later.yaml], concepts: {\"v1:t:row\": {ok: any}}}";
+    place.write("s.yaml", &format!("scenario: s\n{given}\nsteps:\n{steps}"));
+    place.run(&[&["test", "s.yaml", "--json"], flags].concat())
+}
+
+fn failures(done: Done) -> Vec<Value> {
+    let line = done.exits(1).json();
+    assert_eq!(
+        (&line["scenario"], &line["file"], &line["passed"]),
+        (&json!("s"), &json!("s.yaml"), &json!(false))
+    );
+    line["failures"].as_array().unwrap().clone()
+}
+
+#[test]
+fn the_scenarios_of_the_documentation_pass_also_with_kills() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let text = std::fs::read_to_string(docs).unwrap();
+    let place = Place::new();
+    place.write("automations.yaml", "automation: idle\ntriggers: [{event: nothing.ever}]\nactions: []\n");
+    let mut count = 0;
+    for block in text.split("```yaml\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        place.write(&format!("doc{count}.yaml"), block);
+        count += 1;
+    }
+    let done = place.run(&["test", "--json", "--kill-at-waits"]).ok();
+    let lines: Vec<Value> = done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), count);
+    assert!(count >= 4 && lines.iter().all(|line| line["passed"] == true), "{lines:#?}");
+}
+
+#[test]
+fn a_failure_names_step_path_expected_and_actual() {
+    let steps = "  - publish: {topic: in.a, payload: {n: 1}}\n  - expect: {runs: {automation: later, started: 2, waiting: 1}}\n";
+    let expected = json!({"step": 2, "path": "runs.started", "expected": 2, "actual": 1});
+    assert_eq!(failures(play(steps)), [expected]);
+}
+
+#[test]
+fn runs_waits_variables_and_rows_are_seen() {
+    let steps = "
+  - publish: {topic: in.a, payload: {n: 1}}
+  - expect:
+      runs: {automation: later, started: 1, active: 1, waiting: 1}
+      waits: [{automation: later, kind: until, due: 2026-01-01T00:01:00Z, refs: [v1:t:row/a]}]
+  - set: {v1:t:row/a: {ok: true}}
+    at: 20s
+  - expect:
+      last_run: {automation: later, status: completed, vars: {n: 1}, wait: {completed: true, remaining: {gt: 39, lte: 40}}}
+      entities: {v1:t:row/a: {ok: true}, v1:t:row/b: null}
+      emitted: {topic: out.#, total: 1, payloads: [{n: 1}]}
+      decisions: {automation: later, outcome: ran, total: 1}
+      waits: []
+  - set: {v1:t:row/a: {ok: false}}
+  - publish: {topic: in.a, payload: {n: 2}}
+  - advance_to: 2026-01-01T00:01:20Z
+  - expect:
+      last_run: {automation: later, status: failed, error: wait.timeout, vars: {n: 2}, wait: {completed: false, remaining: 0}}
+      runs: [{automation: later, failed: 1}, {completed: 1, active: 0}]
+  - publish: {topic: in.a, payload: {n: 3}}
+  - cancel: later
+  - expect: {last_run: {status: cancelled, wait: {completed: false, remaining: 60}}, runs: {cancelled: 1}}
+  - remove: v1:t:row/a
+  - expect: {entities: {v1:t:row/a: null}}
+";
+    play(steps).ok();
+    play_with(steps, &["--kill-at-waits"]).ok();
+}
+
+#[test]
+fn what_happened_before_a_kill_or_a_restart_still_counts() {
+    let steps = "
+  - publish: {topic: in.a, payload: {n: 1}}
+  - kill
+  - restart
+  - expect: {runs: {automation: later, started: 1, waiting: 1}}
+  - restart: {down: 2m}
+  - expect: {runs: {automation: later, active: 0, failed: 1}, last_run: {error: {code: wait.timeout}}}
+";
+    play(steps).ok();
+}
+
+#[test]
+fn disabled_manual_and_applied_automations() {
+    let steps = "
+  - disable: '*'
+  - publish: {topic: in.a, payload: {n: 1}}
+  - expect: {runs: {started: 0}}
+  - enable: later
+  - run: {automation: later, input: {n: 5}}
+  - expect: {runs: {automation: later, waiting: 1}}
+  - apply: {files: [], automations: [{automation: now, triggers: [{event: in.*}], actions: [{publish: out.now}]}]}
+  - expect: {runs: {automation: later, active: 0, cancelled: 1}}
+  - publish: {topic: in.a}
+  - expect: {emitted: {topic: out.now, total: 1}}
+  - apply: {automations: [{automation: now, triggers: [{evnt: in.*}]}]}
+    refused: true
+  - publish: {topic: graph.node.x}
+    refused: true
+";
+    play(steps).ok();
+}
+
+#[test]
+fn effects_are_written_down_and_answered_as_given() {
+    let place = Place::new();
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given:
+  automations:
+    - automation: call
+      triggers: [{event: in.*}]
+      actions:
+        - id: got
+          http: {url: 'https://x.test/{{ event.payload.n }}'}
+          retry: {max: 2, base: 1s}
+        - publish: {topic: out.got, payload: {v: '{{ got.v }}'}}
+  effects:
+    - {url: 'https://x.test/1', error: {code: http.status, class: transient}, times: 1}
+    - {url: 'https://x.test/1', output: {v: 7}}
+    - {url: 'https://x.test/2', error: http.refused}
+steps:
+  - publish: {topic: in.a, payload: {n: 1}}
+  - advance: 1m
+  - expect:
+      effects: [{kind: http, url: 'https://x.test/1', attempt: 1}, {attempt: 2}]
+      emitted: {topic: out.got, payloads: [{v: 7}]}
+  - publish: {topic: in.a, payload: {n: 2}}
+  - advance: 5m
+  - expect: {last_run: {status: failed, error: http.refused}}
+",
+    );
+    place.run(&["test", "s.yaml"]).ok();
+}
+
+#[test]
+fn a_refusal_nobody_expected_ends_the_scenario() {
+    let steps = "  - answer: {automation: later, value: 1}\n  - expect: {runs: {started: 9}}\n";
+    let failures = failures(play(steps));
+    assert_eq!(
+        (failures.len(), &failures[0]["path"], &failures[0]["step"]),
+        (1, &json!("answer"), &json!(1))
+    );
+}
+
+#[test]
+fn people_and_build_servers_read_what_failed() {
+    let place = Place::new();
+    place.write("a/good.yaml", "scenario: good <1>\nsteps:\n  - advance: 1h\n");
+    place.write("a/bad.yaml", "scenario: bad\nsteps:\n  - expect: {emitted: {total: 3}}\n");
+    place.write("a/other.yaml", "automation: not_a_scenario\n");
+    let done = place.run(&["test", "a", "--junit", "out.xml"]).exits(1);
+    assert!(done.out.contains("ok      good <1> (a/good.yaml)"), "{done:?}");
+    assert!(done.out.contains("FAILED  bad (a/bad.yaml)\n  step 1: {\"expect\""), "{done:?}");
+    assert!(done.out.contains("emitted.total\n      expected 3\n      actual   0"), "{done:?}");
+    assert!(done.err.contains("2 scenarios: 1 passed, 1 failed"), "{done:?}");
+    let xml = std::fs::read_to_string(place.path().join("out.xml")).unwrap();
+    assert!(xml.contains("tests=\"2\" failures=\"1\"") && xml.contains("name=\"good &lt;1&gt;\"/>"), "{xml}");
+    assert!(xml.contains("<failure message=\"step 1: emitted.total: expected 3, actual 0\">"), "{xml}");
+}
+
+#[test]
+fn a_wrong_file_is_said_with_its_place_and_nothing_is_played() {
+    for (text, said) in [
+        ("scenario: s\nsteps:\n  - advanse: 5m\n", "step 1: \\\"advanse\\\" is no key of a step"),
+        ("scenario: s\nsteps:\n  - {advance: 5m, kill: true}\n", "is a second one"),
+        ("scenario: s\nsteps:\n  - advance: soon\n", "no length of time"),
+        ("scenario: s\nstart: today\nsteps: []\n", "no instant"),
+        ("scenario: s\ngiven: {files: [absent.yaml]}\nsteps: []\n", "absent.yaml"),
+        (
+            "scenario: s\ngiven: {automations: [{automation: a, triggers: [{evnt: x}]}]}\nsteps: []\n",
+            "given.automations",
+        ),
+        ("scenario: s\nsteps:\n  - expect: {runs: {strated: 1}}\n", "is no key of runs"),
+        ("scenario: s\nsteps:\n  - set: {v1:t:row: {a: 1}}\n", "names no row"),
+        ("scenario: [\n", "s.yaml"),
+        ("automation: a\n", "holds no scenario"),
+    ] {
+        let place = Place::new();
+        place.write("s.yaml", text);
+        let done = place.run(&["test", "s.yaml", "--json"]).exits(4);
+        assert!(
+            done.out.is_empty() && done.err.contains("scenario.invalid") && done.err.contains(said),
+            "{text}: {done:?}"
+        );
+    }
+    Place::new().run(&["test", "absent.yaml"]).exits(4);
+    Place::new().run(&["test", "--server", "http://127.0.0.1:1"]).exits(2);
+}
