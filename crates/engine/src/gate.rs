@@ -156,6 +156,14 @@ impl Passed {
         passed
     }
 
+    /// A start that no event brings waits in the queue with all that it needs; at other gates nothing would wake it.
+    pub fn queue_or_skip(&mut self, start: Option<Value>) {
+        match start.filter(|_| self.gate == Gate::Mode) {
+            Some(start) => _ = self.values.insert("start".to_owned(), start),
+            None => (self.outcome, self.reason, self.key) = (Outcome::Skipped, Some("busy"), None),
+        }
+    }
+
     fn stop(&mut self, gate: Gate, outcome: Outcome, reason: &'static str) {
         (self.gate, self.outcome, self.reason) = (gate, outcome, Some(reason));
     }

@@ -252,7 +252,8 @@ fn run_at(
     let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
     let mut passed = gate::pass(&memory, &of, Gate::Throttle)?;
     if passed.outcome == Outcome::Pending {
-        (passed.outcome, passed.reason, passed.key) = (Outcome::Skipped, Some("busy"), None);
+        let start = json!({"kind": "schedule", "event": event, "input": null, "space": space, "depth": 0});
+        passed.queue_or_skip(Some(start));
     }
     if passed.outcome == Outcome::Ran && late {
         passed.outcome = Outcome::CaughtUp;

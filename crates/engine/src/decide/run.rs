@@ -33,6 +33,8 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             };
             let (verdict, run) = walk::invoke(draft, by).map_err(stopped)?;
             let id = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);
+            // One that queued has its id before it has begun.
+            let id = id.or_else(|| Some(verdict.values["start"]["id"].as_str()?.to_owned()));
             Ok(Answer::Started { run: id, outcome: verdict.outcome, reason: verdict.reason })
         }
         RunCommand::Cancel { run, why } => {

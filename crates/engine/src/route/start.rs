@@ -9,12 +9,13 @@ use model::record::{
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
-use super::occurrence::SYSTEM;
+use super::occurrence::{SYSTEM, env};
 use crate::automation::Automation;
 use crate::draft::Draft;
-use crate::gate::Passed;
+use crate::gate::{self, Gate, Memory, Occurrence, Passed};
 use crate::run::Run;
 use crate::state::Result;
+use crate::state::run::Pending;
 
 /// Settles what the verdict takes along, and pauses a storm.
 pub fn follow(draft: &mut Draft<'_>, passed: &Passed) -> Result<()> {
@@ -141,6 +142,46 @@ pub fn next_queued(draft: &mut Draft<'_>, ended: &Run) -> Result<()> {
         Some(id) => super::wake_due::go_on(draft, id),
         None => Ok(()),
     }
+}
+
+/// Starts what waited in the queue and was brought by no event: a person, a call, a schedule.
+pub fn by_hand(
+    draft: &mut Draft<'_>,
+    automation: &Arc<Automation>,
+    of: OccurrenceId,
+    pending: &Pending,
+) -> Result<()> {
+    let start = &pending.start;
+    let space = start["space"].as_str().unwrap_or(SYSTEM).to_owned();
+    let trigger = automation.trigger(&pending.trigger);
+    let depth = start["depth"].as_u64().unwrap_or(0) as u32;
+    let occurrence = Occurrence {
+        automation,
+        trigger,
+        context: pending.key.clone(),
+        event: None,
+        position: 0,
+        time: pending.since,
+        depth,
+        env: env(automation, trigger, &start["event"], &start["input"], draft.now, space.clone()),
+        of: Some(of),
+    };
+    let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+    let passed = gate::pass(&memory, &occurrence, Gate::Start)?;
+    settle(draft, of, passed.outcome, passed.reason, Some(&passed))?;
+    let kind = start["kind"].as_str().unwrap_or("manual").to_owned();
+    let mut started = RunStarted {
+        occurrence: Reason { kind, position: of.0, at: pending.since },
+        space,
+        depth,
+        input: start["input"].clone(),
+        synthetic: Some(start["event"].clone()),
+        ..blank(draft, automation, &pending.trigger, &pending.key)
+    };
+    if let Some(promised) = start["id"].as_str() {
+        promised.clone_into(&mut started.id);
+    }
+    self::start(draft, started, &[]).map(drop)
 }
 
 /// The event of something that no record brought: a schedule, a call, a person.

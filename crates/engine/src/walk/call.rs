@@ -208,9 +208,13 @@ pub(crate) fn invoke(
     };
     let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
     let mut passed = gate::pass(&memory, &of, Gate::Conditions)?;
-    // Nothing would bring it back from the queue: a start by hand or by call is told at once.
     if passed.outcome == Outcome::Pending {
-        (passed.outcome, passed.reason, passed.key) = (Outcome::Skipped, Some("busy"), None);
+        // Whoever waits for its end is told at once.
+        let id = start::blank(draft, &automation, by.kind, "").id;
+        let start = json!({
+            "id": id, "kind": by.kind, "event": event, "input": by.input, "space": space, "depth": by.depth,
+        });
+        passed.queue_or_skip(by.caller.is_none().then_some(start));
     }
     let verdict = route::verdict(&automation, by.kind, &passed);
     let routed = model::record::Routed { event: 0, verdicts: vec![verdict.clone()] };

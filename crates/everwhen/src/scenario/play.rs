@@ -159,7 +159,10 @@ fn publish(world: &mut World, event: &Value) -> Result<(), Problem> {
     match world.tenant.publish_blocking(&world.caller(), draft)? {
         Outcome::Recorded(_) => {}
         other => {
-            return Err(Problem::new(Code::EventRefused, format!("it was not recorded: {}", other.to_json())));
+            return Err(Problem::new(
+                Code::EventRefused,
+                format!("it was not recorded: {}", other.to_json()),
+            ));
         }
     }
     world.settle()

@@ -128,6 +128,33 @@ fn disabled_manual_and_applied_automations() {
 }
 
 #[test]
+fn starts_by_hand_and_by_time_wait_in_the_queue_too() {
+    let steps = "
+  - apply:
+      automations:
+        - automation: turn
+          mode: queued
+          max: 3
+          triggers: [{manual: true}, {every: 1m}]
+          actions: [{delay: 90s}, {publish: {topic: out.turn, payload: {n: '{{ input.n }}'}}}]
+  - run: {automation: turn, input: {n: 1}}
+  - run: {automation: turn, input: {n: 2}}
+  - expect: {runs: {automation: turn, active: 1, queued: 1, started: 1}}
+  - kill
+  - advance: 60s
+  - expect: {runs: {automation: turn, active: 1, queued: 2, started: 1}}
+  - run: {automation: turn, input: {n: 9}}
+  - disable: turn
+  - expect: {decisions: {automation: turn, outcome: refused, reason: max_runs, total: 1}}
+  - advance: 1h
+  - expect:
+      runs: {automation: turn, active: 0, queued: 0, completed: 3}
+      emitted: {topic: out.turn, total: 3, payloads: [{n: 1}, {n: 2}, {n: null}]}
+";
+    play(steps).ok();
+}
+
+#[test]
 fn effects_are_written_down_and_answered_as_given() {
     let place = Place::new();
     place.write(

@@ -17,6 +17,9 @@ pub fn go_on(draft: &mut Draft<'_>, id: OccurrenceId) -> Result<()> {
     let Some(automation) = draft.state.version(&pending.automation, &pending.hash) else {
         return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
     };
+    if !pending.start.is_null() {
+        return start::by_hand(draft, &automation, id, &pending);
+    }
     let (Some(trigger), Some(event)) =
         (automation.trigger(&pending.trigger), last_event(draft.state, &pending)?)
     else {

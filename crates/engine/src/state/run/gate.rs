@@ -37,6 +37,9 @@ pub struct Pending {
     /// What the state was when a dwell began.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub armed: Value,
+    /// What a start needs that no event in the ledger brings: `id kind event input space depth`.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub start: Value,
 }
 
 /// What an operator or the engine set beside a definition.
@@ -147,6 +150,7 @@ impl State {
                 events: [routed.event].into_iter().filter(|event| *event > 0).collect(),
                 since: place.time,
                 armed: verdict.values.get("armed").cloned().unwrap_or_default(),
+                start: verdict.values.get("start").cloned().unwrap_or_default(),
             };
             self.put_pending((place.position, n as u32), pending);
         }
