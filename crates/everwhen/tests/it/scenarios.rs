@@ -115,11 +115,11 @@ fn disabled_manual_and_applied_automations() {
   - enable: later
   - run: {automation: later, input: {n: 5}}
   - expect: {runs: {automation: later, waiting: 1}}
-  - apply: {files: [], automations: [{automation: now, triggers: [{event: in.*}], actions: [{publish: out.now}]}]}
+  - apply: {files: [], automations: [{automation: quick, triggers: [{event: in.*}], actions: [{publish: out.now}]}]}
   - expect: {runs: {automation: later, active: 0, cancelled: 1}}
   - publish: {topic: in.a}
   - expect: {emitted: {topic: out.now, total: 1}}
-  - apply: {automations: [{automation: now, triggers: [{evnt: in.*}]}]}
+  - apply: {automations: [{automation: quick, triggers: [{evnt: in.*}]}]}
     refused: true
   - publish: {topic: graph.node.x}
     refused: true

@@ -64,7 +64,7 @@ fn convert(case: &Value) -> Value {
     scenario(case, "2026-01-01T00:00:00Z", Vec::new(), steps)
 }
 
-/// Home Assistant counts triggers from 0 and knows how long `for` is; we count from 1 and do not.
+/// Home Assistant calls the first trigger 0 and shows how long `for` is; here it has a name, and the length is not in scope.
 fn called(call: &Value) -> Value {
     let value = match (&call["field"], &call["value"]) {
         (field, value) if field == "id" => json!(format!("t{}", value.as_u64().unwrap() + 1)),
@@ -83,7 +83,8 @@ fn is_length(part: &str) -> bool {
 
 fn automation(setup: &Value) -> Value {
     let variables = setup["trigger_variables"].as_object().cloned().unwrap_or_default();
-    let trigger = trigger(&setup["trigger"], &variables);
+    let mut trigger = trigger(&setup["trigger"], &variables);
+    trigger["id"] = "t1".into();
     let fired = fired(&setup["call_fields"]);
     let actions: Vec<Value> = match setup["action_steps"].as_array() {
         None => vec![fired],
@@ -111,7 +112,7 @@ fn action(step: &Value, fired: &Value) -> Value {
             json!({"wait_until": {"condition": format!("{row} == \"hello\"")}})
         }
         Some(wait) if wait.contains("states(trigger.entity_id) | int < 10") => {
-            json!({"wait_until": {"condition": format!("{row} < 10")}})
+            json!({"wait_until": {"condition": format!("int({row}) < 10")}})
         }
         Some(other) => panic!("{other} is not converted"),
     }

@@ -106,7 +106,9 @@ fn action(step: &Value) -> Value {
     if let Some(timeout) = step.get("timeout") {
         wait["timeout"] = timeout.clone();
     }
-    if let Some(goes_on) = step["continue_on_timeout"].as_bool() {
+    // Theirs goes on unless told otherwise; our `wait_for` fails unless told otherwise, as seed 001 does.
+    let goes_on = step["continue_on_timeout"].as_bool().unwrap_or(true);
+    if step.get("timeout").is_some() {
         wait["on_timeout"] = if goes_on { "continue" } else { "fail" }.into();
     }
     json!({ kind: wait })

@@ -68,7 +68,7 @@ impl Checker<'_> {
         Some(made)
     }
 
-    /// `scope` is what its filter may read.
+    /// `scope` is what its filter may read; keys and lengths of its gates also know the trigger.
     pub(super) fn trigger(&mut self, trigger: &Trigger, scope: &Scope) -> definition::Trigger {
         for concept in &trigger.concepts {
             self.trigger_concept(concept);
@@ -78,8 +78,10 @@ impl Checker<'_> {
             made.filter = Some(Filter::Expr(self.expr(node, scope).0));
             self.against_trigger(node, &made.on);
         }
+        let mut gates = scope.clone();
+        gates.roots.extend(["trigger", "input"].map(str::to_owned));
         for node in &trigger.keys {
-            self.expr(node, scope);
+            self.expr(node, &gates);
         }
         if made.id.is_empty() {
             let text = serde_json::to_string(&made).expect("a trigger has string keys");
