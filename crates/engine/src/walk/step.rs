@@ -64,7 +64,7 @@ impl Walk<'_, '_> {
     fn vars_of(&self, action: &Action) -> Value {
         match action {
             Action::Vars(vars) => {
-                vars.iter().map(|(name, _)| (name.clone(), self.env.vars[name].clone())).collect()
+                vars.keys().map(|name| (name.clone(), self.env.vars[name].clone())).collect()
             }
             _ => Value::Null,
         }
