@@ -8,8 +8,9 @@ use model::{Code, Problem};
 
 use crate::bench;
 use crate::commands::{
-    apply, backup, check, completions, db, dead_letters, doctor, drain, entity, erase, events, export, fmt,
-    groups, import, init, publish, query, replay, restore, salvage, schema, serve, tail, test, r#try, verify,
+    apply, automations, backup, check, completions, db, dead_letters, doctor, drain, entity, erase, events,
+    explain, export, fmt, groups, import, init, publish, query, replay, restore, runs, salvage, schema,
+    serve, tail, test, r#try, verify,
 };
 use crate::config::edits;
 
@@ -63,6 +64,10 @@ pub enum Command {
     Entity(entity::Args),
     Query(query::QueryArgs),
     Mutate(query::MutateArgs),
+    Automations(automations::Args),
+    Runs(runs::Args),
+    Waits(automations::WaitsArgs),
+    Explain(explain::Args),
     DeadLetters(dead_letters::Args),
     Replay(replay::Args),
     Drain(drain::Args),

@@ -5,6 +5,7 @@ use crate::output::Stop;
 use crate::session::Session;
 
 pub mod apply;
+pub mod automations;
 pub mod backup;
 pub mod check;
 pub mod completions;
@@ -15,6 +16,7 @@ pub mod drain;
 pub mod entity;
 pub mod erase;
 pub mod events;
+pub mod explain;
 pub mod export;
 pub mod fmt;
 pub mod groups;
@@ -24,6 +26,7 @@ pub mod publish;
 pub mod query;
 pub mod replay;
 pub mod restore;
+pub mod runs;
 pub mod salvage;
 pub mod schema;
 pub mod serve;
@@ -63,6 +66,10 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Entity(args) => entity::run(args, session).await,
         Command::Query(args) => query::run(args, session).await,
         Command::Mutate(args) => query::mutate(args, session).await,
+        Command::Automations(args) => automations::run(args, session).await,
+        Command::Runs(args) => runs::run(args, session).await,
+        Command::Waits(args) => automations::waits(args, session).await,
+        Command::Explain(args) => explain::run(args, session).await,
         Command::Groups(args) => groups::run(args, session).await,
         Command::DeadLetters(args) => dead_letters::run(args, session).await,
         Command::Replay(args) => replay::run(args, session).await,

@@ -15,6 +15,7 @@ pub mod events;
 pub mod groups;
 pub mod host;
 pub mod maintain;
+pub mod runs;
 
 /// How long a command waits for a directory that another short command holds just now.
 const PATIENCE: Duration = Duration::from_secs(3);

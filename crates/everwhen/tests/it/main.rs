@@ -16,6 +16,7 @@ mod ha;
 mod held;
 mod maintain;
 mod pipes;
+mod runs;
 mod scenarios;
 mod support;
 mod tour;

@@ -1,0 +1,170 @@
+//! `everwhen automations` and `everwhen waits`: what is declared to act, what it waits for, and the switches.
+
+use clap::Subcommand;
+use engine::command::Toggle;
+use serde_json::{Value, json};
+
+use super::entity;
+use super::runs::{due, text};
+use crate::output::Stop;
+use crate::reach::Reach;
+use crate::session::Session;
+
+/// Automations: list, switch on and off, when they run next
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen automations list
+  everwhen automations disable page
+  everwhen automations next nightly --count 3")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Every automation: on or off, runs in progress
+    #[command(after_long_help = "Examples:\n  everwhen automations list --json | jq .name")]
+    List,
+    /// One automation with its definition
+    #[command(after_long_help = "Examples:\n  everwhen automations get page --json | jq .definition")]
+    Get {
+        /// The automation's name
+        name: String,
+    },
+    /// Take events and instants again
+    #[command(after_long_help = "Examples:\n  everwhen automations enable page")]
+    Enable {
+        /// The automation's name
+        name: String,
+    },
+    /// Take none; runs in progress go on
+    #[command(after_long_help = "Examples:\n  everwhen automations disable page")]
+    Disable {
+        /// The automation's name
+        name: String,
+    },
+    /// Keep what comes until it is resumed
+    #[command(after_long_help = "Examples:\n  everwhen automations pause page")]
+    Pause {
+        /// The automation's name
+        name: String,
+    },
+    /// Go on with what was kept
+    #[command(after_long_help = "Examples:\n  everwhen automations resume page")]
+    Resume {
+        /// The automation's name
+        name: String,
+    },
+    /// The next instants at which time starts it
+    #[command(after_long_help = "Examples:\n  everwhen automations next nightly --count 3")]
+    Next {
+        /// The automation's name
+        name: String,
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        count: usize,
+    },
+}
+
+/// What runs wait for: list, and answer questions
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  everwhen waits list --kind ask
+  everwhen waits answer run_01J8Z3V4K5M6N7P8Q9R0S1T2V3.1 true")]
+pub struct WaitsArgs {
+    #[command(subcommand)]
+    what: WaitsWhat,
+}
+
+#[derive(Subcommand)]
+enum WaitsWhat {
+    /// Open waits, oldest run first
+    #[command(after_long_help = "Examples:\n  everwhen waits list --kind ask --json")]
+    List {
+        /// delay, until, for, ask, effect or call
+        #[arg(long, value_name = "KIND")]
+        kind: Option<String>,
+    },
+    /// Answer a question; the first answer counts
+    #[command(after_long_help = "Examples:\n  everwhen waits answer run_01J8Z3V4K5M6N7P8Q9R0S1T2V3.1 true")]
+    Answer {
+        /// The wait's id, as `waits list` shows it
+        id: String,
+        /// JSON, or text
+        value: String,
+    },
+}
+
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let reach = Reach::existing(session).await?;
+    let (name, toggle) = match args.what {
+        What::List => return list(&reach, session).await,
+        What::Get { name } => {
+            let automation = reach.automation(&name).await?;
+            return session
+                .out
+                .result(&automation, || serde_json::to_string_pretty(&automation).unwrap_or_default());
+        }
+        What::Next { name, count } => {
+            let next = reach.next_instants(&name, count).await?;
+            let shown = || next.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            return session.out.result(&json!({ "next": next }), shown);
+        }
+        What::Enable { name } => (name, Toggle::Enable),
+        What::Disable { name } => (name, Toggle::Disable),
+        What::Pause { name } => (name, Toggle::Pause),
+        What::Resume { name } => (name, Toggle::Resume),
+    };
+    let automation = reach.toggle(&name, toggle).await?;
+    session.out.result(&automation, || one_line(&automation))
+}
+
+async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {
+    for automation in reach.automations().await? {
+        match session.out.json {
+            true => session.out.line(&automation.to_string())?,
+            false => session.out.line(&one_line(&automation))?,
+        }
+    }
+    session.out.flush()
+}
+
+fn one_line(automation: &Value) -> String {
+    let state = match (automation["enabled"] == true, automation["paused"] == true) {
+        (false, _) => "off",
+        (true, true) => "paused",
+        (true, false) => "on",
+    };
+    let next = automation["next"][0].as_str().map(|next| format!("  next {next}")).unwrap_or_default();
+    format!("{:<6}  {:<32}  {} runs{next}", state, text(&automation["name"]), automation["runs"])
+}
+
+pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
+    let reach = Reach::existing(session).await?;
+    match args.what {
+        WaitsWhat::List { kind } => {
+            let wanted = |wait: &Value| kind.as_ref().is_none_or(|kind| wait["kind"] == kind.as_str());
+            for wait in reach.waits().await?.iter().filter(|wait| wanted(wait)) {
+                match session.out.json {
+                    true => session.out.line(&wait.to_string())?,
+                    false => session.out.line(&format!(
+                        "{}  {:<6}  {:<24}  {}",
+                        text(&wait["id"]),
+                        text(&wait["kind"]),
+                        text(&wait["automation"]),
+                        due(wait)
+                    ))?,
+                }
+            }
+            session.out.flush()
+        }
+        WaitsWhat::Answer { id, value } => {
+            let value = entity::json(&value).unwrap_or(Value::String(value));
+            reach.answer(&id, value).await?;
+            session.out.result(&json!({"answered": true}), || "answered".to_owned())
+        }
+    }
+}

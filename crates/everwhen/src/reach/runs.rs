@@ -1,0 +1,157 @@
+//! Automations, runs and waits, near or far.
+
+use engine::command::Toggle;
+use engine::history::read::Wanted;
+use model::{Code, Problem, Timestamp};
+use serde_json::{Value, json};
+
+use super::Reach;
+use crate::client::{escape, query};
+
+impl Reach {
+    /// Runs or decisions, newest first; `next` goes on.
+    pub async fn happened(&self, what: &str, wanted: &Wanted) -> Result<(Vec<Value>, Option<u64>), Problem> {
+        match self {
+            Reach::Local(local) if what == "runs" => local.tenant.runs(wanted),
+            Reach::Local(local) => local.tenant.decisions(wanted),
+            Reach::Remote(client) => {
+                let status = if what == "runs" { "status" } else { "outcome" };
+                let (limit, since) = (wanted.limit.to_string(), wanted.since.map(|since| since.to_string()));
+                let cursor = wanted.before.map(|before| before.to_string());
+                let query = query(&[
+                    ("automation", wanted.automation.as_deref()),
+                    (status, wanted.status.as_deref()),
+                    ("since", since.as_deref()),
+                    ("limit", Some(&limit)),
+                    ("cursor", cursor.as_deref()),
+                ]);
+                let mut page: Value = client.get(&format!("/v1/{what}{query}")).await?;
+                let next = page["next"].as_str().and_then(|next| next.parse().ok());
+                let items = serde_json::from_value(page[what].take()).unwrap_or_default();
+                Ok((items, next))
+            }
+        }
+    }
+
+    pub async fn run(&self, id: &str) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.run(id),
+            Reach::Remote(client) => client.get(&format!("/v1/runs/{}", escape(id))).await,
+        }
+    }
+
+    /// Starts an automation by hand; the run's id.
+    pub async fn start(&self, automation: &str, input: Value) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                let started = local.tenant.start_run(&local.caller, automation, input, None)?;
+                match started.run {
+                    Some(run) => Ok(json!({ "id": run })),
+                    None => {
+                        let reason = started.reason.unwrap_or_default();
+                        let detail = format!("it was not started: {} ({reason})", started.outcome.as_str());
+                        Err(Problem::new(Code::RunRefused, detail)
+                            .hint(format!("everwhen explain automation {automation}")))
+                    }
+                }
+            }
+            Reach::Remote(client) => {
+                client.post("/v1/runs", &json!({"automation": automation, "input": input})).await
+            }
+        }
+    }
+
+    pub async fn cancel(&self, run: &str) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                local.tenant.cancel_run(run)?;
+                local.tenant.run(run)
+            }
+            Reach::Remote(client) => {
+                client.post(&format!("/v1/runs/{}/cancel", escape(run)), &json!({})).await
+            }
+        }
+    }
+
+    pub async fn automations(&self) -> Result<Vec<Value>, Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.automations(),
+            Reach::Remote(client) => {
+                let mut all: Value = client.get("/v1/automations").await?;
+                Ok(serde_json::from_value(all["automations"].take()).unwrap_or_default())
+            }
+        }
+    }
+
+    pub async fn automation(&self, name: &str) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.automation(name),
+            Reach::Remote(client) => client.get(&format!("/v1/automations/{}", escape(name))).await,
+        }
+    }
+
+    pub async fn next_instants(&self, name: &str, count: usize) -> Result<Vec<Timestamp>, Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.next_instants(name, count),
+            Reach::Remote(client) => {
+                let path = format!("/v1/automations/{}/next?count={count}", escape(name));
+                let mut next: Value = client.get(&path).await?;
+                Ok(serde_json::from_value(next["next"].take()).unwrap_or_default())
+            }
+        }
+    }
+
+    pub async fn toggle(&self, name: &str, toggle: Toggle) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                local.tenant.set_automation(name, toggle)?;
+                local.tenant.automation(name)
+            }
+            Reach::Remote(client) => {
+                let word = match toggle {
+                    Toggle::Enable => "enable",
+                    Toggle::Disable => "disable",
+                    Toggle::Pause => "pause",
+                    Toggle::Resume => "resume",
+                };
+                client.post(&format!("/v1/automations/{}/{word}", escape(name)), &json!({})).await
+            }
+        }
+    }
+
+    pub async fn waits(&self) -> Result<Vec<Value>, Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.waits(),
+            Reach::Remote(client) => {
+                let mut all: Value = client.get("/v1/waits").await?;
+                Ok(serde_json::from_value(all["waits"].take()).unwrap_or_default())
+            }
+        }
+    }
+
+    pub async fn answer(&self, wait: &str, value: Value) -> Result<(), Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.answer_wait(&local.caller, wait, value),
+            Reach::Remote(client) => {
+                let path = format!("/v1/waits/{}/answer", escape(wait));
+                client.post::<Value>(&path, &json!({ "value": value })).await.map(drop)
+            }
+        }
+    }
+
+    /// Why something happened or did not: `event`, `automation` or `run`.
+    pub async fn explain(&self, what: &str, id: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => match what {
+                "event" => local.tenant.explain_event(id),
+                "automation" => local.tenant.explain_automation(id, since),
+                _ => local.tenant.explain_run(id),
+            },
+            Reach::Remote(client) => {
+                let since = since.map(|since| since.to_string());
+                let query = query(&[("since", since.as_deref())]);
+                client.get(&format!("/v1/explain/{what}/{}{query}", escape(id))).await
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Automations from the command line, in a directory and through a server: started, looked at, answered, explained.
+
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+const AUTOMATIONS: &str = r#"
+automation: big_orders
+triggers:
+  - event: order.*
+    filter: event.payload.total > 100
+actions:
+  - {id: ok, ask: {question: "Let it pass?"}}
+  - publish: {topic: out.done, payload: {order: "{{ event.payload.id }}", ok: "{{ ok }}"}}
+"#;
+
+fn tour(place: &Place) {
+    place.write("orders.yaml", AUTOMATIONS);
+    place.run(&["apply", "orders.yaml"]).ok();
+    place.run(&["publish", "order.placed", r#"{"id":1,"total":7}"#]).ok();
+    let small = place.json(&["explain", "event", "3"]);
+    assert_eq!(small["automations"][0]["outcome"], "filtered", "{small}");
+    assert_eq!(small["automations"][0]["values"]["event.payload.total"], 7);
+    place.run(&["publish", "order.placed", r#"{"id":2,"total":700}"#]).ok();
+    let runs = place.run(&["runs", "list", "--json"]).ok();
+    let run: Value = runs.lines()[0].clone();
+    assert_eq!((run["automation"].as_str(), run["status"].as_str()), (Some("big_orders"), Some("waiting")));
+    let id = run["id"].as_str().unwrap().to_owned();
+    place.run(&["publish", "order.placed", r#"{"id":3,"total":800}"#]).ok();
+    let told = place.json(&["explain", "automation", "big_orders"]);
+    assert_eq!(told["counts"], json!({"ran": {"-": 1}, "skipped": {"busy": 1}}), "{told}");
+    assert_eq!(told["nearest"][0]["gate"], "filter");
+    let waits = place.run(&["waits", "list", "--kind", "ask", "--json"]).ok();
+    let wait: Value = waits.lines()[0].clone();
+    let wait = wait["id"].as_str().unwrap();
+    place.run(&["waits", "answer", wait, "true"]).ok();
+    place.run(&["waits", "answer", wait, "true"]).exits(3);
+    let done = place.json(&["runs", "get", &id]);
+    assert_eq!(done["status"], "completed");
+    assert_eq!(done["steps"][1]["kind"], "publish", "{done}");
+    assert_eq!(place.json(&["explain", "run", &id])["decision"]["run"], id.as_str());
+    let made = place.run(&["tail", "out.#", "--after", "0", "--no-follow", "--json"]).ok();
+    let made: Value = made.lines()[0].clone();
+    assert_eq!(made["payload"], json!({"order": 2, "ok": true}));
+    assert_eq!(made["actor"], "system:automation:big_orders");
+    assert_eq!(made["run"], id.as_str());
+    switches(place);
+}
+
+fn switches(place: &Place) {
+    assert_eq!(place.json(&["automations", "disable", "big_orders"])["enabled"], false);
+    place.run(&["publish", "order.placed", r#"{"id":4,"total":900}"#]).ok();
+    assert_eq!(place.run(&["waits", "list", "--json"]).ok().out, "");
+    assert_eq!(place.json(&["automations", "enable", "big_orders"])["enabled"], true);
+    let started = place.json(&["runs", "start", "big_orders", r#"{"id":5}"#]);
+    place.run(&["runs", "start", "big_orders"]).exits(4);
+    let ended = place.json(&["runs", "cancel", started["id"].as_str().unwrap()]);
+    assert_eq!(ended["status"], "cancelled");
+    place.run(&["runs", "get", "run_nope"]).exits(3);
+    place.run(&["automations", "get", "nope"]).exits(3);
+}
+
+#[test]
+fn an_automation_runs_and_is_explained_in_a_directory() {
+    tour(&Place::new());
+}
+
+#[test]
+fn an_automation_runs_and_is_explained_through_a_server() {
+    let place = Place::new();
+    let server = place.serve();
+    tour(&place);
+    drop(server);
+}
