@@ -3,7 +3,9 @@
 //! `ack_early`: answered before it is written. `ack_unsynced`: a synced ack that is not. `forget_key`: a repeated key is
 //! a new event. `floor_past_unacked`: the floor follows the newest delivery. `lose_dead_letter`: settled, and nowhere.
 //! `quarantine_unseen`: ten crashes bury whatever may have been out. `lose_unsaid`: a trim that tells no group what it
-//! lost. `erase_ledger_only`: what groups hold in memory keeps its content.
+//! lost. `erase_ledger_only`: what groups hold in memory keeps its content. `event_without_change`: an event of a row that
+//! did not change. `ignore_if_match`: a row is written over whatever it was. `read_committed_rows`: reads of rows do not
+//! see what was answered since the last COMMIT.
 
 /// Whether `EVERWHEN_FAULT` names this bug. Always false without the cargo feature `faults`.
 #[cfg(feature = "faults")]

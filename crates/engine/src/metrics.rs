@@ -25,6 +25,7 @@ pub const BUCKETS: [f64; 16] =
 #[derive(Default)]
 pub struct Metrics {
     topics: Named<Topic>,
+    queries: Named<Histogram>,
     append_sync: Histogram,
     storage_full: AtomicBool,
 }
@@ -59,6 +60,16 @@ impl Metrics {
         let count = if ok { &handled.ok } else { &handled.err };
         count.fetch_add(1, Relaxed);
         handled.seconds.observe(seconds);
+    }
+
+    /// A declared query was answered.
+    pub fn queried(&self, query: &str, seconds: f64) {
+        self.queries.get(query, TOPICS_MAX).observe(seconds);
+    }
+
+    /// Every query answered so far, by name.
+    pub fn queries(&self) -> Vec<(Arc<str>, Arc<Histogram>)> {
+        self.queries.all()
     }
 
     /// An event became a dead letter of a group.

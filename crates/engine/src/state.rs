@@ -58,6 +58,8 @@ pub type Due = (Timestamp, Position);
 pub struct State {
     pub(crate) db: Connection,
     pub applied: Head,
+    /// The applied position that the file says.
+    pub committed: Position,
     pub groups: BTreeMap<String, Group>,
     pub deferred: BTreeSet<Due>,
     /// First position kept and the chain hash before it; (1, zeros) until something was trimmed.
@@ -110,6 +112,7 @@ impl State {
         let mut state = State {
             db,
             applied: Head { position: 0, chain: Chain::ZERO },
+            committed: 0,
             groups: BTreeMap::new(),
             deferred: BTreeSet::new(),
             first: 1,
@@ -154,6 +157,7 @@ impl State {
         let steps = meta("steps")?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         (self.applied, self.first, self.before, self.format) = (applied, first, before, format);
         self.steps = steps;
+        self.committed = applied.position;
         self.groups = group::load_all(&self.db)?;
         self.deferred = rows::load_deferred(&self.db)?;
         (self.catalog, self.carried) = (Arc::new(entity::load_catalog(&self.db)?), None);
@@ -190,6 +194,7 @@ impl State {
         }
         self.db.execute_batch("COMMIT")?;
         (self.open, self.open_rows) = (false, 0);
+        self.committed = self.applied.position;
         self.hold(false)
     }
 
@@ -300,6 +305,13 @@ pub fn read_beside(path: &Path) -> Result<Connection> {
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     db.busy_timeout(Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(32);
+    Ok(db)
+}
+
+/// An empty table of rows, for looks at what they were.
+pub fn rows_in_memory() -> Result<Connection> {
+    let db = Connection::open_in_memory()?;
+    db.execute_batch(include_str!("state/entity.sql"))?;
     Ok(db)
 }
 

@@ -9,6 +9,7 @@ mod entity;
 mod groups;
 mod hand_on;
 mod history;
+mod live;
 mod open;
 mod publish;
 pub mod runs;
@@ -36,6 +37,7 @@ pub use entity::{Asking, Found, HistoryPage, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
 pub(crate) use open::event_from_json;
+pub(crate) use live::QUERY_EXECUTED;
 pub use open::{Home, Opening};
 pub use search::{Page, Query};
 
@@ -123,6 +125,10 @@ pub(crate) struct Inner {
     row_readers: entity::RowReaders,
     /// What happened, beside the writer.
     past: Mutex<history::Past>,
+    /// Rows that those connections do not see yet.
+    recent: entity::Recent,
+    /// To those who follow at this moment.
+    live: live::Live,
     /// What secrets are sealed with; read or made when the first one is.
     key: std::sync::OnceLock<Key>,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
@@ -346,6 +352,7 @@ impl Tenant {
             Ok(Turn { answers, committed }) => {
                 self.note_sync(open, moment);
                 self.hand_on(open, committed);
+                self.note_rows(&answers);
                 if answers.iter().any(|answer| matches!(answer, Err(p) if p.code() == Code::StorageFull)) {
                     self.metrics().storage_full(true);
                 }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod deliver;
+pub mod entity;
 pub mod expr;
 pub mod http;
 pub mod measure;
@@ -22,7 +23,7 @@ use serde_json::Value;
 use crate::output::Stop;
 use crate::session::Session;
 
-/// Measure durable publishing, delivery, routing, opening and memory
+/// Measure durable publishing, delivery, rows, routing, opening and memory
 ///
 /// Every run works in a new folder inside the data directory (--data, else the current one) and removes it. `raw` is the
 /// same sequence of writes done by bare write + fdatasync into a growing file: judge by the ratio to it.
@@ -110,6 +111,25 @@ Examples:
   everwhen bench expr --json
   EVERWHEN_CEL=target/cel/release/everwhen-cel everwhen bench expr")]
     Expr,
+    /// Durable writes of rows, point reads, and a query by index
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench entity
+  everwhen bench entity --writers 256 --rows 100000 --json")]
+    Entity {
+        /// How many write at once
+        #[arg(long, default_value_t = 256)]
+        writers: usize,
+        /// How many writes are timed
+        #[arg(long, default_value_t = 100_000)]
+        writes: u64,
+        /// How many rows there are when reads are timed
+        #[arg(long, default_value_t = 1_000_000)]
+        rows: u64,
+        /// The length of a row that is timed
+        #[arg(long, default_value_t = 128)]
+        bytes: usize,
+    },
     /// From a topic to the patterns it meets
     #[command(after_long_help = "\
 Examples:
@@ -159,7 +179,9 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
     let usage = |words: &str| {
         let problem = Problem::new(Code::UsageInvalid, words);
         Err(problem
-            .hint("name one of publish, deliver, check, expr, route, open and soak, or give --slo alone")
+            .hint(
+                "name one of publish, deliver, entity, check, expr, route, open and soak, or give --slo alone",
+            )
             .into())
     };
     match (&args.bench, args.slo) {
@@ -191,6 +213,13 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
         }
         Bench::Check { declarations } => check::run(dir, declarations),
         Bench::Expr => expr::run(dir),
+        Bench::Entity { writers, writes, rows, bytes } => {
+            let bar = session.out.progress("fill", rows);
+            let load = entity::Load { writers, writes: writes.max(entity::OF_A_SHELF), rows, bytes };
+            let report = entity::run(dir, load, &mut |done| bar.set_position(done));
+            bar.finish_and_clear();
+            report
+        }
         Bench::Route { patterns } => route::run(dir, patterns),
         Bench::Open { events, .. } => {
             let bar = session.out.progress("fill", events);

@@ -10,7 +10,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, IF_MATCH};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use model::{Code, Problem};
@@ -95,7 +95,21 @@ impl Client {
 
     /// Sends a request and returns a good answer; a refusal becomes the problem that it tells.
     pub async fn send(&self, method: Method, path: &str, sent: Sent) -> Result<Response<Incoming>, Problem> {
-        let request = self.request(method, path, sent)?;
+        self.send_if(method, path, sent, None).await
+    }
+
+    /// As [`Client::send`], if what is written to is at this version.
+    pub async fn send_if(
+        &self,
+        method: Method,
+        path: &str,
+        sent: Sent,
+        version: Option<model::Position>,
+    ) -> Result<Response<Incoming>, Problem> {
+        let mut request = self.request(method, path, sent)?;
+        if let Some(version) = version {
+            request.headers_mut().insert(IF_MATCH, HeaderValue::from(version));
+        }
         let mut sender = self.connection().await?;
         let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
         // A connection whose answer is still being read is not ready; the next request makes its own.
@@ -174,7 +188,7 @@ pub async fn read_json<T: DeserializeOwned>(response: Response<Incoming>) -> Res
     })
 }
 
-async fn read_all(response: Response<Incoming>) -> Result<Bytes, Problem> {
+pub async fn read_all(response: Response<Incoming>) -> Result<Bytes, Problem> {
     let cut = |error: hyper::Error| {
         Problem::new(Code::ServerUnreachable, format!("the answer was cut off: {error}"))
     };

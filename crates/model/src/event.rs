@@ -158,7 +158,9 @@ impl Event {
         let envelope = &self.envelope;
         out.push_str("{\"id\":");
         push_text(out, &envelope.id);
-        push_number(out, "position", self.position);
+        if self.position > 0 {
+            push_number(out, "position", self.position);
+        }
         push_field(out, "topic", &envelope.topic);
         push_field(out, "space", &envelope.space);
         push_plain(out, "time", self.time());

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::aside;
 use crate::body::{object, only_json};
 use crate::caller::Call;
+use crate::entities;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
@@ -51,14 +52,15 @@ fn shown(entry: &Entry) -> Value {
 
 /// `POST /v1/queries/{name}`
 pub async fn query(Path(name): Path<String>, call: Call) -> Answer {
-    let params = call.read_params(&["explain", "space", "limit", "cursor"]).await?;
+    let params = call.read_params(&["explain", "space", "limit", "cursor", "as_of"]).await?;
     only_json(&call.head.headers)?;
     let limit = params.text("limit").map(|_| params.limit("limit", 100, 1_000)).transpose()?;
     let explain = params.text("explain").is_some_and(|text| text != "0" && text != "false");
     let (space, cursor) = (params.owned("space"), params.owned("cursor"));
+    let as_of = entities::moment(&params)?;
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
     let args = args(&call.bytes(ARGS_BYTES_MAX).await?)?;
-    let asking = Asking { args, space, limit, cursor, explain };
+    let asking = Asking { args, space, limit, cursor, explain, as_of };
     let found = aside::blocking(move || tenant.query(&caller, &name, &asking)).await?;
     Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
 }

@@ -15,6 +15,7 @@ use crate::body::{self, media_type, wrong_type};
 use crate::caller::Call;
 use crate::problem::{Answer, bad_request};
 use crate::publish::json as json_answer;
+use crate::query::Params;
 
 pub mod import;
 
@@ -26,8 +27,7 @@ type At = Path<(String, String)>;
 /// `GET /v1/entities/{concept}/{id}`
 pub async fn get(Path((concept, id)): At, call: Call) -> Answer {
     let params = call.read_params(&["as_of", "space"]).await?;
-    let moment = params.text("as_of").map(|text| AsOf::parse(&text.replace(' ', "+"))).transpose();
-    let moment = moment.map_err(|_| bad_request("as_of", "is a position or an instant"))?;
+    let moment = moment(&params)?;
     let (tenant, caller, space) = (call.tenant, call.caller, params.owned("space"));
     let row = aside::blocking(move || match moment {
         None => tenant.entity(&caller, &concept, space.as_deref(), &id),
@@ -35,6 +35,12 @@ pub async fn get(Path((concept, id)): At, call: Call) -> Answer {
     })
     .await?;
     Ok(tagged(StatusCode::OK, &row, row.to_json()))
+}
+
+/// `as_of`: a position or an instant, whose `+` may have become a space on its way.
+pub(crate) fn moment(params: &Params) -> Result<Option<AsOf>, Problem> {
+    let moment = params.text("as_of").map(|text| AsOf::parse(&text.replace(' ', "+"))).transpose();
+    moment.map_err(|_| bad_request("as_of", "is a position or an instant"))
 }
 
 /// `PUT /v1/entities/{concept}/{id}`
@@ -170,7 +176,7 @@ fn expectation(headers: &HeaderMap) -> Result<Expect, Problem> {
 async fn import_line(
     tenant: &Tenant,
     caller: &Caller,
-    concept: &str,
+    (concept, space): (&str, Option<&str>),
     line: &[u8],
 ) -> Result<Written, Problem> {
     let value = body::value(line)?;
@@ -178,7 +184,7 @@ async fn import_line(
     let read = sent::read(catalog.concept(concept)?, value, true)?;
     let action = Action::Put(read.fields);
     let provenance = Provenance { kind: "import".to_owned(), ..Provenance::api("http") };
-    let space = read.space.unwrap_or_default();
+    let space = read.space.or(space.map(str::to_owned)).unwrap_or_default();
     let write = Write { space, provenance, ..Write::of(concept, read.id.as_deref(), action) };
     tenant.write_queued(caller, write).await.map_err(|problem| below(problem, read.under))
 }

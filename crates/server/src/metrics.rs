@@ -63,6 +63,11 @@ fn render(metrics: &Metrics, lags: &[Lag]) -> String {
         labels.extend(tenant.as_deref().map(|tenant| ("tenant", tenant)));
         sample(&mut out, "everwhen_group_lag", &labels, events);
     }
+    let name = "everwhen_query_seconds";
+    family(&mut out, name, "histogram", "Seconds to answer a declared query.");
+    for (query, seconds) in metrics.queries() {
+        histogram(&mut out, name, &[("query", &query)], &seconds);
+    }
     let name = "everwhen_append_sync_seconds";
     family(&mut out, name, "histogram", "Time to append one batch and sync it to disk.");
     histogram(&mut out, name, &[], metrics.append_sync());

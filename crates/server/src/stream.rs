@@ -114,8 +114,11 @@ fn frames(events: &[Arc<Event>]) -> String {
     use std::fmt::Write;
     let mut out = String::with_capacity(512 * events.len());
     for event in events {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "id: {}\nevent: event\ndata: ", event.position);
+        // Writing to a String cannot fail. A live event has no position to come back to.
+        if event.position > 0 {
+            let _ = writeln!(out, "id: {}", event.position);
+        }
+        out.push_str("event: event\ndata: ");
         let start = out.len();
         event.write_json(&mut out);
         // A line break inside JSON is only white space, but it would end the frame's line.

@@ -6,7 +6,7 @@ use lang::filter::Filter;
 use model::event::Event;
 use model::topic::Pattern;
 use model::{Position, Problem};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use crate::tenant::Tenant;
 
@@ -43,6 +43,8 @@ pub struct Follower {
     follow: Follow,
     next: Position,
     seen: watch::Receiver<Position>,
+    /// Only for those who name live events: `#` is about what is written down.
+    live: Option<broadcast::Receiver<Arc<Event>>>,
 }
 
 impl Follower {
@@ -54,7 +56,11 @@ impl Follower {
         if next < tenant.first() {
             return Err(crate::read::gone(tenant.first()));
         }
-        Ok(Follower { tenant, follow, next, seen })
+        let names_live = |pattern: &Pattern| {
+            pattern.first_word_literal() && pattern.matches(crate::tenant::QUERY_EXECUTED)
+        };
+        let live = follow.patterns.iter().any(names_live).then(|| tenant.listen());
+        Ok(Follower { tenant, follow, next, seen, live })
     }
 
     /// Everything up to here was looked at; nothing after it will be missed.
@@ -108,9 +114,26 @@ impl Follower {
                 }
                 tokio::task::yield_now().await;
             }
-            if self.seen.changed().await.is_err() {
-                return Err(crate::tenant::closing());
+            tokio::select! {
+                changed = self.seen.changed() => changed.map_err(|_| crate::tenant::closing())?,
+                event = heard(&mut self.live) => {
+                    if self.follow.wants(&event) {
+                        return Ok(vec![event]);
+                    }
+                }
             }
         }
     }
+}
+
+/// The next live event; never, for who does not listen. What came too fast is skipped.
+async fn heard(live: &mut Option<broadcast::Receiver<Arc<Event>>>) -> Arc<Event> {
+    while let Some(receiver) = live {
+        match receiver.recv().await {
+            Ok(event) => return event,
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => break,
+        }
+    }
+    std::future::pending().await
 }

@@ -53,9 +53,24 @@ pub struct Find {
     tests: Vec<Expr>,
     /// Fields whose value is known.
     equal: Vec<(String, Value)>,
-    sort: Vec<String>,
-    pub sorted: bool,
+    sort: Vec<Order>,
     asked: Asked,
+}
+
+/// One key of a sort, as SQL.
+struct Order {
+    by: String,
+    descending: bool,
+    /// Whether some row may have no value there.
+    nullable: bool,
+}
+
+/// The last row of a page, in the order of its search.
+#[derive(Clone, Debug)]
+pub struct After {
+    pub keys: Vec<Sql>,
+    pub id: String,
+    pub space: String,
 }
 
 /// SQL and its parameters.
@@ -91,8 +106,8 @@ impl Find {
         let known = |text: &&str| equality(text).and_then(|(at, side)| Some((at, side.value(&asked)?)));
         let equal = tests.iter().flat_map(|text| parts(text)).filter_map(|text| known(&text)).collect();
         let tests = tests.iter().map(|text| Expr::compile(text, &ROOTS)).collect::<Result<_, _>>()?;
-        let order = sort.iter().map(order).collect::<Result<Vec<_>, _>>()?;
-        Ok(Find { concept, space: None, tests, equal, sorted: !order.is_empty(), sort: order, asked })
+        let sort = sort.iter().map(order).collect::<Result<Vec<_>, _>>()?;
+        Ok(Find { concept, space: None, tests, equal, sort, asked })
     }
 
     pub fn wants(&self, row: &Row) -> bool {
@@ -107,9 +122,11 @@ impl Find {
         })
     }
 
-    /// Candidates in order, after `from` (the last id and space seen) or, when sorted, without the first `skip`.
-    pub fn statement(&self, from: Option<(&str, &str)>, skip: u64) -> Statement {
-        let mut sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = {}", quoted(self.concept.id()));
+    /// Candidates in order, those behind `after`. Behind [`COLUMNS`] stand the sort's keys.
+    pub fn statement(&self, after: Option<&After>) -> Statement {
+        let keys: String = self.sort.iter().map(|order| format!(", {}", order.by)).collect();
+        let mut sql =
+            format!("SELECT {COLUMNS}{keys} FROM entity WHERE concept = {}", quoted(self.concept.id()));
         let mut params = Vec::new();
         let mut bind = |value: Sql| {
             params.push(value);
@@ -122,16 +139,77 @@ impl Find {
         if let Some(space) = &self.space {
             sql.push_str(&format!(" AND space = {}", bind(Sql::Text(space.clone()))));
         }
-        if let Some((id, space)) = from {
-            let (id, space) = (bind(Sql::Text(id.to_owned())), bind(Sql::Text(space.to_owned())));
-            sql.push_str(&format!(" AND (id, space) > ({id}, {space})"));
+        if let Some(after) = after {
+            sql.push_str(&self.behind(after, &mut bind));
         }
-        let order: Vec<&str> = self.sort.iter().map(String::as_str).chain(["id", "space"]).collect();
+        let order: Vec<String> = self.sort.iter().map(Order::sql).collect();
+        let order: Vec<&str> = order.iter().map(String::as_str).chain(["id", "space"]).collect();
         sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
-        if skip > 0 {
-            sql.push_str(&format!(" LIMIT -1 OFFSET {skip}"));
-        }
         Statement { sql, params }
+    }
+
+    /// What holds of every row behind this one: it goes on in one key, and agrees in those before it.
+    fn behind(&self, after: &After, bind: &mut impl FnMut(Sql) -> String) -> String {
+        let (id, space) = (bind(Sql::Text(after.id.clone())), bind(Sql::Text(after.space.clone())));
+        let mut behind = format!("(id, space) > ({id}, {space})");
+        let mut bound = String::new();
+        for (order, key) in self.sort.iter().zip(&after.keys).rev() {
+            let (by, at) = (&order.by, bind(key.clone()));
+            // No value comes first, and last when descending.
+            let further = match (order.descending, key) {
+                (false, Sql::Null) => format!("{by} IS NOT NULL"),
+                (false, _) => format!("{by} > {at}"),
+                (true, Sql::Null) => "0".to_owned(),
+                (true, _) if order.nullable => format!("({by} < {at} OR {by} IS NULL)"),
+                (true, _) => format!("{by} < {at}"),
+            };
+            behind = format!("({further} OR {by} IS {at} AND {behind})");
+            // Said once more of the first key alone, so that an index begins there.
+            bound = match (order.descending, key) {
+                (false, Sql::Null) => String::new(),
+                (false, _) => format!(" AND {by} >= {at}"),
+                (true, _) if order.nullable => String::new(),
+                (true, _) => format!(" AND {by} <= {at}"),
+            };
+        }
+        format!(" AND {behind}{bound}")
+    }
+
+    pub fn sort_keys(&self) -> usize {
+        self.sort.len()
+    }
+}
+
+impl Order {
+    fn sql(&self) -> String {
+        format!("{}{}", self.by, if self.descending { " DESC" } else { "" })
+    }
+}
+
+impl After {
+    /// As text that a client gives back unread.
+    pub fn to_cursor(&self) -> String {
+        let key = |key: &Sql| match key {
+            Sql::Integer(n) => (*n).into(),
+            // Its bits: digits would not come back exactly.
+            Sql::Real(n) => serde_json::json!({ "bits": n.to_bits() }),
+            Sql::Text(text) => text.clone().into(),
+            Sql::Null | Sql::Blob(_) => Value::Null,
+        };
+        let keys: Vec<Value> = self.keys.iter().map(key).collect();
+        serde_json::json!([keys, self.id, self.space]).to_string()
+    }
+
+    /// `None` for what was not made by [`After::to_cursor`].
+    pub fn parse(cursor: &str) -> Option<After> {
+        let (keys, id, space): (Vec<Value>, String, String) = serde_json::from_str(cursor).ok()?;
+        let key = |key: &Value| match key {
+            Value::Null => Some(Sql::Null),
+            Value::String(text) => Some(Sql::Text(text.clone())),
+            Value::Number(n) => n.as_i64().map(Sql::Integer),
+            other => other["bits"].as_u64().map(|bits| Sql::Real(f64::from_bits(bits))),
+        };
+        Some(After { keys: keys.iter().map(key).collect::<Option<_>>()?, id, space })
     }
 }
 
@@ -141,7 +219,7 @@ pub fn shape(fields: &[ShapeField]) -> Result<Vec<(String, Expr)>, Problem> {
     fields.iter().map(one).collect()
 }
 
-/// Fields that a query compares with something known: what its index is over.
+/// What the index of a query is over: fields that it compares with something known, then the keys of its sort.
 pub fn indexed(query: &Query) -> Vec<String> {
     let tests = query.filter.iter().filter(|conjunct| conjunct.when.is_none());
     let mut at: Vec<String> = tests
@@ -150,7 +228,10 @@ pub fn indexed(query: &Query) -> Vec<String> {
         .collect();
     at.sort();
     at.dedup();
-    at
+    let mut columns: Vec<String> =
+        at.iter().map(|at| format!("json_extract(fields, {})", json_path(at))).collect();
+    columns.extend(query.sort.iter().filter_map(|sort| Some(order(sort).ok()?.sql())));
+    columns
 }
 
 /// `when(args.x)`: whether the argument was given, or the expression is true.
@@ -264,11 +345,12 @@ fn literal(text: &str) -> Option<Value> {
     }
 }
 
-fn order(sort: &Sort) -> Result<String, Problem> {
-    let field = match sort.field.as_str() {
+fn order(sort: &Sort) -> Result<Order, Problem> {
+    let by = match sort.field.as_str() {
         "id" => "id".to_owned(),
-        "createdAt" => "created_at".to_owned(),
-        "updatedAt" => "updated_at".to_owned(),
+        // Without their end, instants of any precision are in order as text.
+        "createdAt" => "rtrim(created_at, 'Z')".to_owned(),
+        "updatedAt" => "rtrim(updated_at, 'Z')".to_owned(),
         "createdBy" => "created_by".to_owned(),
         "space" => "space".to_owned(),
         path => {
@@ -281,7 +363,7 @@ fn order(sort: &Sort) -> Result<String, Problem> {
             format!("json_extract(fields, {})", json_path(&pointer))
         }
     };
-    Ok(format!("{field}{}", if sort.descending { " DESC" } else { "" }))
+    Ok(Order { nullable: by.starts_with("json_"), by, descending: sort.descending })
 }
 
 /// A text as an SQL literal; an index over the rows of one concept is only found by a literal.

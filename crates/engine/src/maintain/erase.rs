@@ -40,6 +40,8 @@ impl Tenant {
 
 fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     let _alone = tenant.upkeep().alone();
+    check(tenant, events)?;
+    let events = &with_quotes(tenant, events)?;
     let had_content = check(tenant, events)?;
     if had_content == 0 {
         return Ok(0);
@@ -65,6 +67,44 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     Ok(had_content)
 }
 
+/// These events, and of those that are changes of rows what quotes them: the change after it says them as `prev`, and
+/// events that were derived from a change say all that it says. A body is erased with every copy, or not at all.
+fn with_quotes(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
+    #[derive(Deserialize)]
+    struct Rests {
+        prev: Option<Position>,
+        cause: Option<Position>,
+    }
+    let mut all = events.clone();
+    let (mut next, head) = (events.first().copied().unwrap_or(1).max(tenant.first()), tenant.head());
+    let mut bytes = Vec::new();
+    while next <= head {
+        let end =
+            tenant.with_reader(|reader| reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem))?;
+        for text in ledger::lines(&bytes) {
+            let (line, _) = read::parse(text)?;
+            let mut changes = BTreeSet::new();
+            for record in line.records() {
+                let rests = || serde_json::from_str::<Rests>(record.data.get()).ok();
+                let position = record.position;
+                if record.kind == "entity.changed" {
+                    if rests().and_then(|rests| rests.prev).is_some_and(|prev| events.contains(&prev)) {
+                        all.insert(position - 1);
+                    }
+                    changes.insert(position - 1);
+                } else if record.kind == "event" && !changes.is_empty() {
+                    let cause = rests().and_then(|rests| rests.cause);
+                    if cause.is_some_and(|cause| changes.contains(&cause) && all.contains(&cause)) {
+                        all.insert(position);
+                    }
+                }
+            }
+        }
+        next = end.next;
+    }
+    Ok(all)
+}
+
 /// How many of these events still have content.
 fn check(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     let mut kept = 0;
@@ -73,8 +113,10 @@ fn check(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
         if let Some((concept, id)) = tenant.row_resting_on(*position)? {
             let detail =
                 format!("\"{id}\" of \"{concept}\" has its values from the event at position {position}");
-            return Err(Problem::new(Code::EntityInvalid, detail)
-                .hint("delete or change the row first, then erase its past"));
+            return Err(Problem::new(Code::EntityInvalid, detail).hint(
+                "delete or change the row first, then erase its past; the change after an erased one quotes it and \
+                 is erased with it",
+            ));
         }
         kept += u64::from(event.content.payload().is_some());
     }

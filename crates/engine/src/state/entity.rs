@@ -85,19 +85,19 @@ impl State {
     /// no part of what the state says.
     fn index(&mut self) -> Result<()> {
         let mut wanted: BTreeMap<String, String> = BTreeMap::new();
-        let mut want = |concept: &str, fields: &[String]| {
-            if fields.is_empty() {
+        let mut want = |concept: &str, columns: &[String]| {
+            if columns.is_empty() {
                 return;
             }
-            let columns = fields.iter().map(|at| format!("json_extract(fields, {})", json_path(at)));
-            let columns = columns.collect::<Vec<_>>().join(", ");
+            let columns = columns.join(", ");
             let on = format!("entity ({columns}, id, space) WHERE concept = {}", quoted(concept));
             let hash =
                 model::id::hex(&model::json::canonical_hash([serde_json::json!(on).to_string().as_str()]));
             wanted.insert(format!("entity_by_{}", &hash[..16]), on);
         };
         for concept in self.catalog.concepts() {
-            concept.unique.iter().for_each(|at| want(concept.id(), std::slice::from_ref(at)));
+            let by = |at: &String| format!("json_extract(fields, {})", json_path(at));
+            concept.unique.iter().for_each(|at| want(concept.id(), &[by(at)]));
         }
         for (_, entry) in self.catalog.entries() {
             if let Definition::Query(query) = entry.definition.as_ref()
@@ -168,10 +168,7 @@ impl State {
 
     /// The row with this id, when only one space has it.
     pub fn only_row(&self, concept: &str, id: &str) -> Result<Option<Row>> {
-        let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 LIMIT 2");
-        let mut read = self.db.prepare_cached(&sql)?;
-        let rows = read.query_map([concept, id], row_of)?.collect::<rusqlite::Result<Vec<Row>>>()?;
-        Ok(<[Row; 1]>::try_from(rows).ok().map(|[row]| row))
+        only_row(&self.db, concept, id)
     }
 
     /// Whether a row's values are those of the event at this position.
@@ -212,6 +209,45 @@ impl State {
 pub fn row(db: &Connection, concept: &str, space: &str, id: &str) -> Result<Option<Row>> {
     let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3");
     Ok(db.prepare_cached(&sql)?.query_row(params![concept, id, space], row_of).optional()?)
+}
+
+/// See [`State::only_row`].
+pub fn only_row(db: &Connection, concept: &str, id: &str) -> Result<Option<Row>> {
+    let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 LIMIT 2");
+    let mut read = db.prepare_cached(&sql)?;
+    let rows = read.query_map([concept, id], row_of)?.collect::<rusqlite::Result<Vec<Row>>>()?;
+    Ok(<[Row; 1]>::try_from(rows).ok().map(|[row]| row))
+}
+
+/// Writes a row as it is, into a table that is folded from nothing.
+pub fn put_row(db: &Connection, row: &Row) -> Result<()> {
+    let mut put = db.prepare_cached(&format!(
+        "INSERT OR REPLACE INTO entity ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+    ))?;
+    let (created, updated) = (row.created_at.to_string(), row.updated_at.to_string());
+    let fields = serde_json::json!(row.fields).to_string();
+    let provenance = serde_json::json!(row.provenance).to_string();
+    let (sealed, since) = (json_or_none(&row.sealed), json_or_none(&row.since));
+    put.execute(params![
+        row.concept,
+        row.id,
+        row.space,
+        row.version,
+        created,
+        row.created_by,
+        updated,
+        fields,
+        sealed,
+        since,
+        provenance
+    ])?;
+    Ok(())
+}
+
+pub fn remove_row(db: &Connection, concept: &str, space: &str, id: &str) -> Result<()> {
+    db.prepare_cached("DELETE FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3")?
+        .execute(params![concept, id, space])?;
+    Ok(())
 }
 
 /// Reads [`COLUMNS`].

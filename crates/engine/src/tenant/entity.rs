@@ -1,14 +1,19 @@
 //! Writes and reads of rows, on the caller's side: who writes, where, with which secrets; then the writer is asked.
 
 mod history;
+mod past;
 pub(crate) mod query;
+mod recent;
 
 use model::definition::Scope;
 use model::{Code, Position, Problem};
+use rusqlite::Connection;
 
 pub use history::{HistoryPage, Moment, Paging};
 pub(super) use query::RowReaders;
 pub use query::{Asking, Found, Listing};
+pub(super) use recent::Recent;
+use recent::{Look, Now};
 
 use super::publish::unexpected;
 use super::{Tenant, open};
@@ -18,7 +23,7 @@ use crate::deliver::lock;
 use crate::entity::check::check_secret;
 use crate::entity::seal::{Key, field_at, value_mut};
 use crate::entity::{Concept, MASK, Row, Write, Written};
-use crate::state::Fault;
+use crate::state::{Fault, entity as state};
 use crate::writer::Fatal;
 
 impl Tenant {
@@ -127,18 +132,34 @@ impl Tenant {
         let concept = catalog.concept(concept)?;
         let global = (concept.definition.scope == Scope::Global).then_some("_system");
         let default = self.settings().default_space.as_str();
-        let row = self.with_writer(|writer| {
-            let state = &writer.state;
-            match global.or(space) {
-                Some(space) => state.row(concept.id(), space, id),
-                None => match state.row(concept.id(), default, id) {
-                    Ok(None) => state.only_row(concept.id(), id),
+        let exactly = global.or(space);
+        let found = |db: &Connection| {
+            match exactly {
+                Some(space) => state::row(db, concept.id(), space, id),
+                None => match state::row(db, concept.id(), default, id) {
+                    Ok(None) => state::only_row(db, concept.id(), id),
                     found => found,
                 },
             }
             .map_err(broken)
-        })?;
+        };
+        let row = match self.0.recent.look(concept.id(), exactly.unwrap_or(default), id) {
+            Look::Known(Now::Row(row)) => Some(Row::clone(&row)),
+            Look::Known(Now::Gone) if exactly.is_some() => None,
+            Look::Known(_) => self.with_writer(|writer| found(&writer.state.db))?,
+            Look::Elsewhere if exactly.is_none() => self.with_writer(|writer| found(&writer.state.db))?,
+            Look::Elsewhere | Look::Committed => self.with_committed(found)?,
+        };
         row.filter(|row| may_see(caller, concept, row)).ok_or_else(|| absent(concept.id(), id))
+    }
+
+    /// What writes answered can be read from now on, without the writer.
+    pub(super) fn note_rows(&self, answers: &[Result<Answer, Problem>]) {
+        for answer in answers {
+            if let Ok(Answer::Written(written)) = answer {
+                written.iter().for_each(|written| self.0.recent.fill(written));
+            }
+        }
     }
 
     /// Whether a current row rests on the content of this event, which then cannot be erased.

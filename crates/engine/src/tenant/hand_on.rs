@@ -32,6 +32,7 @@ impl Tenant {
             }
         }
         drop(registry);
+        self.0.recent.tidy(writer.state.committed);
         let head = writer.head();
         if self.history_is_long() {
             self.fold_history(head);
@@ -50,6 +51,7 @@ impl Tenant {
                 self.begins_at(first);
                 registry.all().iter().for_each(|handle| handle.dispatcher().lose_below(first));
             }
+            Record::EntityChanged(changed) => self.0.recent.note(place.position - 1, &changed),
             Record::EventErased { .. } => self.tail_mut().forget(),
             Record::DefinitionsApplied(_) => self.set_catalog(writer.state.catalog.clone()),
             Record::ClockStepped { by_ms } => {

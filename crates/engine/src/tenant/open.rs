@@ -91,6 +91,8 @@ impl Tenant {
             catalog: RwLock::new(writer.state.catalog.clone()),
             row_readers: Mutex::default(),
             past: Mutex::new(super::history::Past::after(head)),
+            recent: Default::default(),
+            live: super::live::channel(),
             key: std::sync::OnceLock::new(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::temp::Bench;
 
 mod definitions;
+mod queries;
 mod rebuild;
 
 pub const SYSTEM: &str = "v1:health:system";

@@ -11,6 +11,9 @@ use crate::reach::Reach;
 use crate::reach::entities::{At, How};
 use crate::session::Session;
 
+/// Rows sent at once by an import.
+const CHUNK: usize = 500;
+
 /// Rows of concepts: get, put, patch, rm, list, history, watch, import
 ///
 /// A concept is named by its id (v1:health:system) or, when only one has it, by its name. Concepts are declared in .ew
@@ -31,6 +34,9 @@ pub struct Args {
     /// The row's space [default: events.default_space when writing, any when reading]
     #[arg(long, global = true, value_name = "NAME")]
     space: Option<String>,
+    /// Read only once the ledger is at this position
+    #[arg(long, global = true, value_name = "POS", hide_short_help = true)]
+    min_position: Option<u64>,
 }
 
 #[derive(Subcommand)]
@@ -61,11 +67,15 @@ Examples:
         id: String,
         /// The fields as JSON, @file, or - for stdin
         fields: String,
+        /// Only if the row is at this version
+        #[arg(long, value_name = "VERSION")]
+        if_match: Option<u64>,
     },
     /// Some fields of a row; null removes one
     #[command(after_long_help = "\
 Examples:
-  everwhen entity patch v1:health:system api '{\"status\": \"down\", \"note\": null}'")]
+  everwhen entity patch v1:health:system api '{\"status\": \"down\", \"note\": null}'
+  everwhen entity patch v1:health:system api '{\"status\": \"down\"}' --if-match 12")]
     Patch {
         /// The concept's id, or its name when only one has it
         concept: String,
@@ -73,16 +83,23 @@ Examples:
         id: String,
         /// The fields as JSON, @file, or - for stdin
         fields: String,
+        /// Only if the row is at this version
+        #[arg(long, value_name = "VERSION")]
+        if_match: Option<u64>,
     },
     /// Delete a row; its history stays
     #[command(after_long_help = "\
 Examples:
-  everwhen entity rm v1:health:system api")]
+  everwhen entity rm v1:health:system api
+  everwhen entity rm v1:health:system api --if-match 12")]
     Rm {
         /// The concept's id, or its name when only one has it
         concept: String,
         /// The row's id
         id: String,
+        /// Only if the row is at this version
+        #[arg(long, value_name = "VERSION")]
+        if_match: Option<u64>,
     },
     /// All rows of a concept, or those that a filter wants
     #[command(after_long_help = "\
@@ -136,24 +153,25 @@ Examples:
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let space = args.space.as_deref();
     if let What::Watch { concept, id } = args.what {
-        return tail::changes(&concept, id.as_deref(), session).await;
+        return tail::changes(&concept, id.as_deref(), args.space, session).await;
     }
     let reach = Reach::existing(session).await?;
+    reach.wait_for(args.min_position).await?;
     match args.what {
         What::Get { concept, id, as_of } => {
-            let at = At { concept: &concept, id: &id, space };
+            let at = At { concept: &concept, id: &id, space, if_match: None };
             shown(session, &reach.entity(&at, as_of.as_deref()).await?)
         }
-        What::Put { concept, id, fields } => {
-            let at = At { concept: &concept, id: &id, space };
+        What::Put { concept, id, fields, if_match } => {
+            let at = At { concept: &concept, id: &id, space, if_match };
             shown(session, &reach.write_entity(&at, How::Put, &json(&fields)?).await?)
         }
-        What::Patch { concept, id, fields } => {
-            let at = At { concept: &concept, id: &id, space };
+        What::Patch { concept, id, fields, if_match } => {
+            let at = At { concept: &concept, id: &id, space, if_match };
             shown(session, &reach.write_entity(&at, How::Patch, &json(&fields)?).await?)
         }
-        What::Rm { concept, id } => {
-            reach.delete_entity(&At { concept: &concept, id: &id, space }).await?;
+        What::Rm { concept, id, if_match } => {
+            reach.delete_entity(&At { concept: &concept, id: &id, space, if_match }).await?;
             session.out.note(&format!("deleted {id}"));
             Ok(())
         }
@@ -162,7 +180,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             list(&reach, &concept, listing, limit, session).await
         }
         What::History { concept, id } => {
-            history(&reach, &At { concept: &concept, id: &id, space }, session).await
+            history(&reach, &At { concept: &concept, id: &id, space, if_match: None }, session).await
         }
         What::Import { concept, file } => import(&reach, &concept, space, &file, session).await,
         What::Watch { .. } => Ok(()),
@@ -255,30 +273,58 @@ async fn import(
     session: &Session,
 ) -> Result<(), Stop> {
     let mut lines = stdin::lines(file)?;
-    let (mut number, mut imported, mut unchanged, mut refused) = (0u64, 0u64, 0u64, 0u64);
-    while let Some(line) = lines.recv().await {
-        number += 1;
-        let text = String::from_utf8_lossy(&line).trim().to_owned();
-        if text.is_empty() {
-            continue;
-        }
-        let value = match json(&format!("{text} ")) {
-            Ok(value) => reach.import_entity(concept, space, value).await,
-            Err(problem) => Err(problem),
-        };
-        match value {
-            Ok(row) if row["changed"] == false => unchanged += 1,
-            Ok(_) => imported += 1,
-            Err(problem) if problem.code() == Code::ConceptNotFound => return Err(problem.into()),
-            Err(problem) => {
-                refused += 1;
-                session.out.say(&format!("line {number}: {}", problem.detail()));
+    let (mut tally, bar) = (Tally::default(), session.out.progress("import", 0));
+    let (mut number, mut chunk) = (0u64, Vec::new());
+    loop {
+        let line = lines.recv().await;
+        let ended = line.is_none();
+        if let Some(line) = line {
+            number += 1;
+            let text = String::from_utf8_lossy(&line).trim().to_owned();
+            match json(&format!("{text} ")) {
+                _ if text.is_empty() => {}
+                Ok(value) => chunk.push((number, value)),
+                Err(problem) => tally.refuse(number, &problem, session),
             }
         }
+        if chunk.len() >= CHUNK || ended {
+            let (numbers, rows): (Vec<u64>, Vec<Value>) = std::mem::take(&mut chunk).into_iter().unzip();
+            let answers = reach.import_entities(concept, space, rows).await?;
+            numbers.iter().zip(answers).for_each(|(number, answer)| tally.count(*number, answer, session));
+            bar.set_position(tally.imported + tally.unchanged + tally.refused);
+        }
+        if ended {
+            break;
+        }
     }
+    bar.finish_and_clear();
+    let Tally { imported, unchanged, refused } = tally;
     let answer = serde_json::json!({ "imported": imported, "unchanged": unchanged, "refused": refused });
     session
         .out
         .result(&answer, || format!("{imported} imported, {unchanged} unchanged, {refused} refused"))?;
     if refused > 0 { Err(Stop::Code(4)) } else { Ok(()) }
+}
+
+/// What became of the lines of an import.
+#[derive(Default)]
+struct Tally {
+    imported: u64,
+    unchanged: u64,
+    refused: u64,
+}
+
+impl Tally {
+    fn count(&mut self, number: u64, answer: Result<Value, Problem>, session: &Session) {
+        match answer {
+            Ok(row) if row["changed"] == false => self.unchanged += 1,
+            Ok(_) => self.imported += 1,
+            Err(problem) => self.refuse(number, &problem, session),
+        }
+    }
+
+    fn refuse(&mut self, number: u64, problem: &Problem, session: &Session) {
+        self.refused += 1;
+        session.out.say(&format!("line {number}: {}", problem.detail()));
+    }
 }

@@ -1,5 +1,6 @@
 //! `everwhen query` and `everwhen mutate`: what is declared, run by name.
 
+use engine::{AsOf, Asking};
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
@@ -14,7 +15,8 @@ use crate::session::Session;
 Examples:
   everwhen query systemsByStatus status=down
   everwhen query systemsByStatus '{\"status\": \"down\"}' --json
-  everwhen query systemsByStatus status=down --explain")]
+  everwhen query systemsByStatus status=down --explain
+  everwhen query systemsByStatus status=down --as-of 12")]
 pub struct QueryArgs {
     /// The query's name
     name: String,
@@ -23,6 +25,15 @@ pub struct QueryArgs {
     /// Show how the rows are found
     #[arg(long)]
     explain: bool,
+    /// The rows as they were: a position or an instant
+    #[arg(long, value_name = "POS|T")]
+    as_of: Option<String>,
+    /// Only rows of this space [default: all]
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+    /// Wait until the ledger is at this position
+    #[arg(long, value_name = "POS")]
+    min_position: Option<u64>,
 }
 
 /// Run a declared mutation
@@ -43,7 +54,15 @@ pub struct MutateArgs {
 
 pub async fn run(args: QueryArgs, session: &Session) -> Result<(), Stop> {
     let reach = Reach::existing(session).await?;
-    let answer = reach.run_query(&args.name, arguments(&args.args)?, args.explain).await?;
+    reach.wait_for(args.min_position).await?;
+    let asking = Asking {
+        args: arguments(&args.args)?,
+        space: args.space,
+        explain: args.explain,
+        as_of: args.as_of.as_deref().map(AsOf::parse).transpose()?,
+        ..Asking::default()
+    };
+    let answer = reach.run_query(&args.name, asking, args.as_of.as_deref()).await?;
     if session.out.json {
         session.out.line(&answer.to_string())?;
         return session.out.flush();

@@ -19,7 +19,8 @@ pub fn event(out: &Output, text: &str) -> Result<(), Stop> {
 
 #[derive(Deserialize)]
 struct Seen<'a> {
-    position: u64,
+    /// Live events have none.
+    position: Option<u64>,
     #[serde(borrow)]
     time: Cow<'a, str>,
     #[serde(borrow)]
@@ -58,6 +59,7 @@ pub fn one_line(text: &str) -> String {
     };
     let subject = subject.map(|s| format!(" {}/{}", s.kind, s.id)).unwrap_or_default();
     let payload = payload.map_or("(erased)", RawValue::get);
+    let position = position.map_or("live".to_owned(), |position| position.to_string());
     format!("{position} {time} {topic}{subject} {payload}")
 }
 

@@ -59,13 +59,19 @@ async fn what_is_there(finding: Finding, session: &Session) -> Result<(), Stop> 
 }
 
 /// Changes of the rows of a concept as they come, or of one row.
-pub async fn changes(concept: &str, id: Option<&str>, session: &Session) -> Result<(), Stop> {
+pub async fn changes(
+    concept: &str,
+    id: Option<&str>,
+    space: Option<String>,
+    session: &Session,
+) -> Result<(), Stop> {
     // A bare name may belong to any domain.
     let concept = if concept.contains(':') { concept.to_owned() } else { format!("*:{concept}") };
     let filter = id.map(|id| format!("event.subject.id == {}", serde_json::Value::from(id)));
     let finding = Finding {
         topic: Some(format!("graph.node.*.{concept}")),
         filter,
+        space,
         limit: 1_000,
         ..Finding::default()
     };

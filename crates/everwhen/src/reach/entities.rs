@@ -1,22 +1,32 @@
 //! Rows and what is declared about them, near or far.
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 
-use engine::entity::{Action, Provenance, Write, body as sent};
+use engine::entity::{Action, Expect, Provenance, Write, body as sent};
 use engine::{AsOf, Asking, Listing, Paging};
 use hyper::Method;
 use lang::declare::check_workspace;
-use model::{Code, Problem};
+use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
 use super::{Local, Reach};
-use crate::client::{Sent, escape, query, read_json};
+use crate::client::{Sent, escape, query, read_all, read_json};
 
 /// Which row is meant.
 pub struct At<'a> {
     pub concept: &'a str,
     pub id: &'a str,
     pub space: Option<&'a str>,
+    /// The version it must have to be written.
+    pub if_match: Option<Position>,
+}
+
+impl At<'_> {
+    fn expect(&self) -> Expect {
+        self.if_match.map_or(Expect::Anything, Expect::Version)
+    }
 }
 
 /// How a row is written from the command line.
@@ -56,7 +66,7 @@ impl Reach {
                 };
                 let path = format!("{}{}", path(at), query(&[("space", at.space)]));
                 let body = Sent::Whole("application/json", value.to_string().into_bytes());
-                read_json(client.send(method, &path, body).await?).await
+                read_json(client.send_if(method, &path, body, at.if_match).await?).await
             }
         }
     }
@@ -66,13 +76,15 @@ impl Reach {
             Reach::Local(local) => {
                 let write = Write {
                     space: at.space.unwrap_or_default().to_owned(),
+                    expect: at.expect(),
                     provenance: Provenance::api("cli"),
                     ..Write::of(at.concept, Some(at.id), Action::Delete)
                 };
                 local.tenant.write(&local.caller, write).await.map(drop)
             }
             Reach::Remote(client) => {
-                client.delete(&format!("{}{}", path(at), query(&[("space", at.space)]))).await
+                let path = format!("{}{}", path(at), query(&[("space", at.space)]));
+                client.send_if(Method::DELETE, &path, Sent::Nothing, at.if_match).await.map(drop)
             }
         }
     }
@@ -124,53 +136,55 @@ impl Reach {
         }
     }
 
-    /// Writes one line of an import.
-    pub async fn import_entity(
+    /// Writes rows of an import, each by itself, many to a sync; one answer for each, in order.
+    pub async fn import_entities(
         &self,
         concept: &str,
         space: Option<&str>,
-        value: Value,
-    ) -> Result<Value, Problem> {
+        rows: Vec<Value>,
+    ) -> Result<Vec<Result<Value, Problem>>, Problem> {
         match self {
-            Reach::Local(local) => {
-                let catalog = local.tenant.catalog();
-                let read = sent::read(catalog.concept(concept)?, value, true)?;
-                let write = Write {
-                    space: read.space.or(space.map(str::to_owned)).unwrap_or_default(),
-                    provenance: Provenance { kind: "import".to_owned(), ..Provenance::api("cli") },
-                    ..Write::of(concept, read.id.as_deref(), Action::Put(read.fields))
-                };
-                Ok(local.tenant.write(&local.caller, write).await?.to_json())
-            }
+            Reach::Local(local) => local.import(concept, space, rows).await,
             Reach::Remote(client) => {
-                let body = Sent::Whole("application/x-ndjson", format!("{value}\n").into_bytes());
-                let path = format!("/v1/entities/{}/import", escape(concept));
-                let answer: Value = read_json(client.send(Method::POST, &path, body).await?).await?;
-                match answer.get("error") {
-                    Some(error) => {
-                        Err(Problem::new(Code::EntityInvalid, error["message"].as_str().unwrap_or_default()))
-                    }
-                    None => Ok(answer),
-                }
+                let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+                let body = Sent::Whole("application/x-ndjson", lines.into_bytes());
+                let query = query(&[("space", space)]);
+                let path = format!("/v1/entities/{}/import{query}", escape(concept));
+                let answer = read_all(client.send(Method::POST, &path, body).await?).await?;
+                let lines = answer.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                Ok(lines.map(line_of_import).collect())
             }
         }
     }
 
-    pub async fn run_query(
-        &self,
-        name: &str,
-        args: Map<String, Value>,
-        explain: bool,
-    ) -> Result<Value, Problem> {
+    /// Runs a query; `as_of` is what `asking` says of the past, as it was typed.
+    pub async fn run_query(&self, name: &str, asking: Asking, as_of: Option<&str>) -> Result<Value, Problem> {
         match self {
+            Reach::Local(local) => Ok(local.tenant.query(&local.caller, name, &asking)?.to_json()),
+            Reach::Remote(client) => {
+                let explain = asking.explain.then_some("1");
+                let query =
+                    query(&[("explain", explain), ("as_of", as_of), ("space", asking.space.as_deref())]);
+                let path = format!("/v1/queries/{}{query}", escape(name));
+                client.post(&path, &json!({ "args": asking.args })).await
+            }
+        }
+    }
+
+    /// Waits until the ledger is at this position, as every read over HTTP can; a directory that nobody else holds gets
+    /// no further by waiting.
+    pub async fn wait_for(&self, position: Option<Position>) -> Result<(), Problem> {
+        let Some(position) = position else { return Ok(()) };
+        match self {
+            Reach::Local(local) if local.tenant.head() >= position => Ok(()),
             Reach::Local(local) => {
-                let asking = Asking { args, explain, ..Asking::default() };
-                Ok(local.tenant.query(&local.caller, name, &asking)?.to_json())
+                let detail =
+                    format!("the ledger is at position {}, not yet at {position}", local.tenant.head());
+                Err(Problem::new(Code::PositionAhead, detail).hint("ask for what is there"))
             }
             Reach::Remote(client) => {
-                let explain = explain.then_some("1");
-                let path = format!("/v1/queries/{}{}", escape(name), query(&[("explain", explain)]));
-                client.post(&path, &json!({ "args": args })).await
+                let query = query(&[("min_position", Some(&position.to_string()))]);
+                client.get::<Value>(&format!("/v1/concepts{query}")).await.map(drop)
             }
         }
     }
@@ -214,7 +228,55 @@ impl Reach {
     }
 }
 
+fn line_of_import(line: &[u8]) -> Result<Value, Problem> {
+    let odd = |err: serde_json::Error| Problem::new(Code::Internal, format!("the server's answer: {err}"));
+    let mut answer: Value = serde_json::from_slice(line).map_err(odd)?;
+    match answer["error"].take() {
+        Value::Null => Ok(answer),
+        error => Err(Problem::new(Code::EntityInvalid, error["message"].as_str().unwrap_or_default())),
+    }
+}
+
 impl Local {
+    async fn import(
+        &self,
+        concept: &str,
+        space: Option<&str>,
+        rows: Vec<Value>,
+    ) -> Result<Vec<Result<Value, Problem>>, Problem> {
+        let catalog = self.tenant.catalog();
+        let declared = catalog.concept(concept)?;
+        let mut writing = Vec::with_capacity(rows.len());
+        for row in rows {
+            let write = sent::read(declared, row, true).map(|read| Write {
+                space: read.space.or(space.map(str::to_owned)).unwrap_or_default(),
+                provenance: Provenance { kind: "import".to_owned(), ..Provenance::api("cli") },
+                ..Write::of(concept, read.id.as_deref(), Action::Put(read.fields))
+            });
+            let one = async move { self.tenant.write_queued(&self.caller, write?).await };
+            writing.push((Box::pin(one), None));
+        }
+        // All are queued in their order before the first is waited for, so that one sync serves many.
+        poll_fn(|cx| {
+            for (one, done) in &mut writing {
+                if let Poll::Ready(written) = one.as_mut().poll(cx) {
+                    *done = Some(written);
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        let mut answers = Vec::with_capacity(writing.len());
+        for (one, done) in writing {
+            let written = match done {
+                Some(written) => written,
+                None => one.await,
+            };
+            answers.push(written.map(|written| written.to_json()));
+        }
+        Ok(answers)
+    }
+
     async fn write(&self, at: &At<'_>, how: How, value: Value) -> Result<Value, Problem> {
         let catalog = self.tenant.catalog();
         let read = sent::read(catalog.concept(at.concept)?, value, false)?;
@@ -224,6 +286,7 @@ impl Local {
         };
         let write = Write {
             space: at.space.unwrap_or_default().to_owned(),
+            expect: at.expect(),
             provenance: Provenance::api("cli"),
             ..Write::of(at.concept, Some(at.id), action)
         };

@@ -92,6 +92,17 @@ fn expressions_are_measured_beside_the_cel_crate_when_it_is_there() {
 }
 
 #[test]
+fn rows_are_reported_beside_publishing_with_the_cost_of_reads() {
+    let report = bench(&["entity", "--writers", "16", "--writes", "400", "--rows", "8000"]);
+    assert_eq!(report["bench"], "entity");
+    has_numbers(&report, &["writes_per_s", "publish_events_per_s", "get_us", "query_us", "ratio"]);
+    // Ten rows of 8,000 cost about what ten rows of 800 do; a scan would cost ten times as much.
+    let (all, tenth) =
+        (report["query_us"].as_f64().unwrap(), report["query_us_at_a_tenth"].as_f64().unwrap());
+    assert!(all < 4.0 * tenth + 200.0, "{report}");
+}
+
+#[test]
 fn a_soak_says_how_memory_grows() {
     let report = bench(&["soak", "--seconds", "1", "--publishers", "2", "--rate", "200"]);
     has_numbers(&report, &["rss_mib", "rss_mib_per_minute", "events_per_s"]);

@@ -30,21 +30,21 @@ type Writing = Pin<Box<dyn Future<Output = Result<Written, Problem>> + Send>>;
 
 /// `POST /v1/entities/{concept}/import`
 pub async fn import(Path(concept): Path<String>, call: Call) -> Answer {
-    call.params(&[])?;
+    let space = call.params(&["space"])?.owned("space");
     call.tenant.catalog().concept(&concept)?;
     let (feed, outlet) = pipe(ANSWERS_BYTES_MAX);
-    aside::spawn(run(call, Arc::from(concept), feed));
+    aside::spawn(run(call, Arc::new((concept, space)), feed));
     let mut response = Response::new(Body::new(outlet));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
 }
 
-async fn run(call: Call, concept: Arc<str>, feed: Feed) {
+async fn run(call: Call, into: Arc<(String, Option<String>)>, feed: Feed) {
     let Call { tenant, caller, mut body, doors, .. } = call;
     let caller = Arc::new(caller);
     let begin = |line: Bytes| -> Writing {
-        let (tenant, caller, concept) = (tenant.clone(), caller.clone(), concept.clone());
-        Box::pin(async move { import_line(&tenant, &caller, &concept, &line).await })
+        let (tenant, caller, into) = (tenant.clone(), caller.clone(), into.clone());
+        Box::pin(async move { import_line(&tenant, &caller, (&into.0, into.1.as_deref()), &line).await })
     };
     let (mut buffer, mut number, mut ended) = (BytesMut::new(), 0, false);
     while !ended && feed.room().await {

@@ -44,13 +44,13 @@ pub struct HistoryPage {
 }
 
 /// One change as the ledger has it.
-struct Past {
+pub(super) struct Past {
     position: Position,
     time: Timestamp,
     actor: String,
-    changed: ChangedData,
+    pub(super) changed: ChangedData,
     /// What the event said; `None` once erased.
-    said: Option<Map<String, Value>>,
+    pub(super) said: Option<Map<String, Value>>,
 }
 
 impl Tenant {
@@ -209,7 +209,7 @@ impl Tenant {
     }
 
     /// The change whose event stands at this position; `None` when it was trimmed or the event is no change.
-    fn past(&self, position: Position) -> Result<Option<Past>, Problem> {
+    pub(super) fn past(&self, position: Position) -> Result<Option<Past>, Problem> {
         if position < self.first() {
             return Ok(None);
         }
@@ -237,7 +237,7 @@ impl Moment {
         }
     }
 
-    fn includes(self, position: Position, time: Timestamp) -> bool {
+    pub(super) fn includes(self, position: Position, time: Timestamp) -> bool {
         match self {
             Moment::Position(moment) => position <= moment,
             Moment::Time(moment) => time <= moment,
@@ -266,7 +266,7 @@ impl Past {
         change
     }
 
-    fn to_row(&self) -> Result<Row, Problem> {
+    pub(super) fn to_row(&self) -> Result<Row, Problem> {
         let erased = || {
             let detail = format!("the change at position {} was erased", self.position);
             Problem::new(Code::EventErased, detail).hint("ask for another version")

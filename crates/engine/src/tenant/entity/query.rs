@@ -9,11 +9,12 @@ use model::{Code, Problem};
 use rusqlite::{Connection, params_from_iter};
 use serde_json::{Map, Value, json};
 
+use super::history::Moment;
 use super::{broken, may_see};
 use crate::admit::Caller;
 use crate::deliver::lock;
 use crate::entity::check::{Fill, check};
-use crate::entity::find::{Asked, Find, shape};
+use crate::entity::find::{After, Asked, Find, shape};
 use crate::entity::{Action, Catalog, Concept, Provenance, Row, Write, Written};
 use crate::state::entity::row_of;
 use crate::state::{Fault, read_beside};
@@ -66,6 +67,8 @@ pub struct Asking {
     pub limit: Option<usize>,
     pub cursor: Option<String>,
     pub explain: bool,
+    /// The rows as they were then; a query may declare one of its own.
+    pub as_of: Option<Moment>,
 }
 
 impl Tenant {
@@ -77,32 +80,35 @@ impl Tenant {
         let mut find = Find::all(concept, listing.filter.as_deref(), asked)?;
         find.space.clone_from(&listing.space);
         let page = Page { limit: listing.limit, cursor: listing.cursor.as_deref(), scan_max: SCAN_MAX };
-        let (rows, next) = self.with_rows(|db| collect(db, caller, &find, &page))?;
+        let (rows, next) = self.with_rows(&find.concept, |db| collect(db, caller, &find, &page))?;
         Ok(Found { rows: rows.iter().map(Row::to_json).collect(), next, ..Found::default() })
     }
 
     /// Runs a declared query.
     pub fn query(&self, caller: &Caller, name: &str, asking: &Asking) -> Result<Found, Problem> {
-        let catalog = self.catalog();
+        let (catalog, began) = (self.catalog(), self.boot());
         let query = catalog.query(name)?;
-        if let Some(AsOf::Expr(at)) = &query.as_of {
-            let detail = format!(
-                "query \"{name}\" reads the past (asOf {}), which is answered by row only so far",
-                at.0
-            );
-            return Err(Problem::new(Code::RequestInvalid, detail).hint("read one row with ?as_of="));
-        }
         let args = check_args(name, &query.args, asking.args.clone())?;
         let asked = Asked { args: Value::Object(args), actor: caller.actor.clone(), now: self.moment().now };
+        let moment = match (asking.as_of, &query.as_of) {
+            (Some(moment), _) => Some(moment),
+            (None, Some(AsOf::Expr(at))) => Some(moment_of(&at.0, &asked)?),
+            (None, _) => None,
+        };
         let mut find = Find::query(&catalog, query, asked)?;
         find.space.clone_from(&asking.space);
         let limit = asking.limit.or(query.paginate.map(|n| n as usize)).unwrap_or(1_000);
         let limit = if query.count { usize::MAX } else { limit };
         let page = Page { limit, cursor: asking.cursor.as_deref(), scan_max: u64::MAX };
-        let (rows, next, plan) = self.with_rows(|db| {
-            let (rows, next) = collect(db, caller, &find, &page)?;
-            Ok((rows, next, asking.explain.then(|| explain(db, &find)).transpose()?))
-        })?;
+        let answer = |db: &Connection| collect(db, caller, &find, &page);
+        let (rows, next) = match moment {
+            None => self.with_rows(&find.concept, answer)?,
+            Some(moment) => answer(&self.rows_as_of(&find, moment)?)?,
+        };
+        let explained = || self.with_rows(&find.concept, |db| explain(db, &find));
+        let plan = asking.explain.then(explained).transpose()?;
+        let took = self.boot().saturating_sub(began);
+        self.say_executed(caller, name, asking.space.as_deref(), (took, rows.len() as u64));
         if query.count {
             return Ok(Found { count: Some(rows.len() as u64), plan, ..Found::default() });
         }
@@ -129,13 +135,30 @@ impl Tenant {
         self.write(caller, write).await
     }
 
-    /// A look at the committed rows, everything answered so far among them.
-    fn with_rows<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Problem>) -> Result<T, Problem> {
-        let Some(dir) = self.dir() else { return self.with_writer(|writer| read(&writer.state.db)) };
-        self.with_writer(|writer| match writer.state.is_open() {
-            true => writer.settle().map_err(|crate::writer::Fatal(problem)| problem),
-            false => Ok(()),
-        })?;
+    /// A look at the rows of a concept, everything answered so far among them.
+    pub(super) fn with_rows<T>(
+        &self,
+        concept: &Concept,
+        read: impl FnOnce(&Connection) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        if self.dir().is_some() && self.0.recent.touches(concept.id()) {
+            self.with_writer(|writer| {
+                let settled = if writer.state.is_open() { writer.settle() } else { Ok(()) };
+                self.0.recent.tidy(writer.state.committed);
+                settled.map_err(|crate::writer::Fatal(problem)| problem)
+            })?;
+        }
+        self.with_committed(read)
+    }
+
+    /// A look at what `state.db` says by its last COMMIT; in memory, and while closing, at the writer's own.
+    pub(super) fn with_committed<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let Some(dir) = self.dir().filter(|_| !self.is_closing()) else {
+            return self.with_writer(|writer| read(&writer.state.db));
+        };
         let shelved = lock(&self.0.row_readers).pop();
         let db = match shelved {
             Some(db) => db,
@@ -165,25 +188,24 @@ fn collect(
 ) -> Result<(Vec<Row>, Option<String>), Problem> {
     let wrong = || Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out");
     let fault = |err: rusqlite::Error| broken(Fault(err));
-    let (mut skip, mut from): (u64, Option<(String, String)>) = (0, None);
-    match page.cursor {
-        Some(cursor) if find.sorted => skip = cursor.parse().map_err(|_| wrong())?,
-        Some(cursor) => from = Some(serde_json::from_str(cursor).map_err(|_| wrong())?),
-        None => {}
+    let after = page.cursor.map(|cursor| After::parse(cursor).ok_or_else(wrong)).transpose()?;
+    if after.as_ref().is_some_and(|after| after.keys.len() != find.sort_keys()) {
+        return Err(wrong());
     }
-    let from = from.as_ref().map(|(id, space)| (id.as_str(), space.as_str()));
-    let statement = find.statement(from, skip);
+    let statement = find.statement(after.as_ref());
     let mut read = db.prepare_cached(&statement.sql).map_err(fault)?;
+    let columns = read.column_count() - find.sort_keys();
     let mut found = read.query(params_from_iter(statement.params)).map_err(fault)?;
     let (mut rows, mut last, mut scanned) = (Vec::new(), None, 0);
-    while let Some(row) = found.next().map_err(fault)? {
+    while let Some(sql) = found.next().map_err(fault)? {
         if rows.len() >= page.limit || scanned >= page.scan_max {
-            let next = if find.sorted { (skip + scanned).to_string() } else { json!(last).to_string() };
-            return Ok((rows, Some(next)));
+            return Ok((rows, last.as_ref().map(After::to_cursor)));
         }
-        let row = row_of(row).map_err(fault)?;
+        let row = row_of(sql).map_err(fault)?;
         scanned += 1;
-        last = Some((row.id.clone(), row.space.clone()));
+        let keys = (0..find.sort_keys()).map(|key| sql.get(columns + key));
+        let keys = keys.collect::<rusqlite::Result<_>>().map_err(fault)?;
+        last = Some(After { keys, id: row.id.clone(), space: row.space.clone() });
         if may_see(caller, &find.concept, &row) && find.wants(&row) {
             rows.push(row);
         }
@@ -191,9 +213,24 @@ fn collect(
     Ok((rows, None))
 }
 
+/// What a query's `asOf` comes to: a position or an instant.
+fn moment_of(text: &str, asked: &Asked) -> Result<Moment, Problem> {
+    let scope = Scope { roots: &["args", "actor", "now"], shorthands: &[], concepts: &[], late: false };
+    let roots =
+        [Val::of(&asked.args), Val::Text(asked.actor.as_str().into()), Val::Timestamp(asked.now.nanos())];
+    match Expr::compile(text, &scope)?.eval(&roots)?.to_json()? {
+        Value::Number(n) if n.as_u64().is_some() => Ok(Moment::Position(n.as_u64().unwrap_or_default())),
+        Value::String(at) => Moment::parse(&at),
+        other => {
+            let detail = format!("asOf is a position or an instant, and {text} is {other}");
+            Err(Problem::new(Code::RequestInvalid, detail))
+        }
+    }
+}
+
 fn explain(db: &Connection, find: &Find) -> Result<Vec<String>, Problem> {
     let fault = |err: rusqlite::Error| broken(Fault(err));
-    let statement = find.statement(None, 0);
+    let statement = find.statement(None);
     let mut read = db.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.sql)).map_err(fault)?;
     let lines =
         read.query_map(params_from_iter(statement.params), |row| row.get::<_, String>(3)).map_err(fault)?;

@@ -1,0 +1,58 @@
+//! Live events: said to those who follow at this moment and counted, but written down nowhere. They have no position.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::event::{Content, Envelope, Event};
+use serde_json::json;
+use tokio::sync::broadcast;
+
+use super::Tenant;
+use crate::admit::Caller;
+use crate::deliver::lock;
+
+/// The one live event there is so far: a declared query was answered.
+pub(crate) const QUERY_EXECUTED: &str = "query.executed";
+/// What a follower that does not read may have waiting; what is older is dropped.
+const WAITING_MAX: usize = 256;
+
+pub(super) type Live = broadcast::Sender<Arc<Event>>;
+
+pub(super) fn channel() -> Live {
+    broadcast::channel(WAITING_MAX).0
+}
+
+impl Tenant {
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.0.live.subscribe()
+    }
+
+    pub(super) fn say_executed(
+        &self,
+        caller: &Caller,
+        query: &str,
+        space: Option<&str>,
+        (took, count): (Duration, u64),
+    ) {
+        self.metrics().queried(query, took.as_secs_f64());
+        if self.0.live.receiver_count() == 0 {
+            return;
+        }
+        let now = self.moment().now;
+        let payload = json!({
+            "query": query, "durationMs": took.as_secs_f64() * 1e3, "resultCount": count, "cached": false,
+        });
+        let space = space.unwrap_or(&self.settings().default_space);
+        let envelope = Envelope {
+            id: model::id::ulid(now, lock(&self.0.entropy).bytes()),
+            topic: QUERY_EXECUTED.to_owned(),
+            space: if space.is_empty() { "_system" } else { space }.to_owned(),
+            actor: caller.actor.clone(),
+            trace: caller.trace.clone(),
+            ..Envelope::default()
+        };
+        let content = Content::new(&payload.to_string(), None);
+        // Nobody listens any more: that is fine.
+        let _ = self.0.live.send(Arc::new(Event { position: 0, recorded_at: now, envelope, content }));
+    }
+}
