@@ -35,7 +35,7 @@ pub use automation::{
     Limit, Mode, ModeKind, Rate, Refire, Storm, Test, TimeOfDay, Trigger, TriggerKind, Window,
 };
 pub use concept::{Concept, Derive, Field, Relationship, RowAuthz, Scope, Type};
-pub use query::{AsOf, Conjunct, Logic, Mutation, Query, Shape, ShapeField, Sort, Write};
+pub use query::{AsOf, Conjunct, INTRINSIC, Logic, Mutation, Query, Shape, ShapeField, Sort, Write};
 
 /// The edition of the language that a definition was checked under. A higher one than ours is of a newer version.
 pub const EDITION: u32 = 1;

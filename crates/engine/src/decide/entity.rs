@@ -305,7 +305,7 @@ fn record(
     }
     let change = changing.change();
     let delta = changing.delta();
-    let payload = changing.payload(&delta).to_string();
+    let payload = changing.payload(&delta);
     let Some(row) = changing.next.or(changing.prev) else { return (change, 0) };
     let version = ground.next + entries.len() as u64;
     let envelope = Envelope {
@@ -316,8 +316,11 @@ fn record(
         trace: write.trace.clone(),
         ..Envelope::default()
     };
-    let fields = |row: Option<&Row>| row.map_or(Value::Null, |row| Value::Object(row.fields.clone()));
-    let derived = changing.concept.derived(&fields(changing.prev), &fields(changing.next), &delta);
+    let derived = changing.concept.derived(
+        changing.prev.map(|row| &row.fields),
+        changing.next.map(|row| &row.fields),
+        &delta,
+    );
     entries.push(event(envelope.clone(), &payload, version, ground));
     let changed = Changed {
         change,

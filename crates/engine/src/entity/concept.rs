@@ -79,8 +79,14 @@ impl Concept {
     }
 
     /// Topics of the events this change brings along, each once. A derive that errs says nothing.
-    pub fn derived(&self, prev: &Value, next: &Value, delta: &Map<String, Value>) -> Vec<&str> {
-        let roots = [Val::of(prev), Val::of(next), Val::Object(delta)];
+    pub fn derived(
+        &self,
+        prev: Option<&Map<String, Value>>,
+        next: Option<&Map<String, Value>>,
+        delta: &Map<String, Value>,
+    ) -> Vec<&str> {
+        let row = |fields| Option::map_or(fields, Val::Null, Val::Object);
+        let roots = [row(prev), row(next), Val::Object(delta)];
         let holds = |when: &Option<Expr>| when.as_ref().is_none_or(|when| when.test(&roots).unwrap_or(false));
         let mut topics: Vec<&str> = Vec::new();
         for (topic, _) in self.derives.iter().filter(|(_, when)| holds(when)) {

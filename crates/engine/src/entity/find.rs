@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use lang::expr::{Expr, Scope, Val};
-use model::definition::{Query, ShapeField, Sort};
+use model::definition::{INTRINSIC, Query, ShapeField, Sort};
 use model::{Code, Problem, Timestamp};
 use rusqlite::types::Value as Sql;
 use serde_json::{Map, Value};
@@ -16,27 +16,17 @@ use serde_json::{Map, Value};
 use super::{Catalog, Concept, Row, token};
 use crate::state::entity::{COLUMNS, json_path};
 
-/// What a filter, a sort and a shape may name.
-const ROOTS: Scope<'static> = Scope {
-    roots: &[
-        "payload",
-        "fields",
-        "id",
-        "concept",
-        "type",
-        "createdAt",
-        "createdBy",
-        "updatedAt",
-        "space",
-        "version",
-        "args",
-        "actor",
-        "now",
-    ],
-    shorthands: &[],
-    concepts: &[],
-    late: false,
+/// What a filter, a sort and a shape may name: what is asked with, and what every row has of itself.
+const NAMES: [&str; 16] = {
+    let mut names = ["fields", "args", "actor", "now", "", "", "", "", "", "", "", "", "", "", "", ""];
+    let mut i = 0;
+    while i < INTRINSIC.len() {
+        names[4 + i] = INTRINSIC[i];
+        i += 1;
+    }
+    names
 };
+const ROOTS: Scope<'static> = Scope { roots: &NAMES, shorthands: &[], concepts: &[], late: false };
 
 /// Who asks, when, and with which arguments.
 #[derive(Clone, Debug)]
@@ -245,23 +235,30 @@ fn given(when: &str, asked: &Asked) -> Result<bool, Problem> {
     Ok(!matches!(value.to_json()?, Value::Null | Value::Bool(false)))
 }
 
+/// The values of [`NAMES`], in their order.
 fn with_roots<T>(row: &Row, asked: &Asked, run: impl FnOnce(&[Val<'_>]) -> T) -> T {
-    let text = |text: &'static str| Val::Text(text.into());
     let (created, updated) = (row.created_at.to_string(), row.updated_at.to_string());
+    let provenance = serde_json::to_value(&row.provenance).unwrap_or_default();
+    fn text(text: &str) -> Val<'_> {
+        Val::Text(text.into())
+    }
     run(&[
         Val::Object(&row.fields),
-        Val::Object(&row.fields),
-        Val::Text(row.id.as_str().into()),
-        Val::Text(row.concept.as_str().into()),
-        text("object"),
-        Val::Text(created.as_str().into()),
-        Val::Text(row.created_by.as_str().into()),
-        Val::Text(updated.as_str().into()),
-        Val::Text(row.space.as_str().into()),
-        Val::int(row.version as i64),
         Val::of(&asked.args),
-        Val::Text(asked.actor.as_str().into()),
+        text(&asked.actor),
         Val::Timestamp(asked.now.nanos()),
+        text(&row.id),
+        text(&row.concept),
+        text("object"),
+        text(&created),
+        text(&row.created_by),
+        text(&updated),
+        text(&row.space),
+        text(&row.space),
+        text(&row.concept),
+        Val::Object(&row.fields),
+        Val::of(&provenance),
+        Val::int(row.version as i64),
     ])
 }
 
@@ -385,6 +382,33 @@ fn sql_value(value: &Value) -> Sql {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_name_of_a_row_has_its_value() {
+        let row = Row {
+            concept: "v1:a:b".into(),
+            space: "s".into(),
+            id: "i".into(),
+            version: 7,
+            created_at: Timestamp::EPOCH,
+            created_by: "user:ann".into(),
+            updated_at: Timestamp::EPOCH,
+            fields: Map::from_iter([("x".to_owned(), Value::from(1))]),
+            sealed: Default::default(),
+            since: Default::default(),
+            provenance: super::super::Provenance::api("cli"),
+        };
+        let asked =
+            Asked { args: serde_json::json!({"n": 2}), actor: "user:bob".into(), now: Timestamp::EPOCH };
+        for test in [
+            r#"id == "i" && concept == "v1:a:b" && type == "object" && space == "s" && partition == "s""#,
+            r#"schema == "v1:a:b" && createdBy == "user:ann" && createdAt == updatedAt && version == 7"#,
+            r#"payload.x == 1 && fields.x == 1 && provenance.via == "cli" && args.n == 2 && actor == "user:bob""#,
+        ] {
+            let test = Expr::compile(test, &ROOTS).unwrap();
+            assert!(with_roots(&row, &asked, |roots| test.test(roots).unwrap()), "{test:?}");
+        }
+    }
 
     #[test]
     fn only_plain_equalities_are_left_to_an_index() {

@@ -2,7 +2,7 @@
 
 use model::Timestamp;
 use model::record::Change;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{Concept, Row};
 
@@ -50,24 +50,51 @@ impl Changing<'_> {
         changed
     }
 
-    pub fn payload(&self, delta: &Map<String, Value>) -> Value {
-        let Some(row) = self.next.or(self.prev) else { return Value::Null };
-        let changed: Vec<&String> = delta.keys().collect();
-        let mut payload = json!({
-            "id": row.id, "nodeId": row.id, "concept": row.concept, "kind": row.concept,
-            "nodeType": self.concept.definition.node_type, "partition": row.space, "actor": self.actor,
-            "createdAt": row.created_at, "occurredAt": self.now,
-            "prev": self.prev.map(|row| &row.fields), "next": self.next.map(|row| &row.fields),
-            "delta": delta, "changed_fields": changed, "changedFields": changed,
-            "provenance": row.provenance, "payload": row.fields,
-        });
-        if let Value::Object(payload) = &mut payload {
-            for (name, value) in &row.fields {
-                if !payload.contains_key(name) {
-                    payload.insert(name.clone(), value.clone());
-                }
-            }
+    /// The payload as JSON. Written as text, because a row stands in it up to four times: each is made once.
+    pub fn payload(&self, delta: &Map<String, Value>) -> String {
+        let Some(row) = self.next.or(self.prev) else { return "null".to_owned() };
+        let changed = json(&delta.keys().collect::<Vec<_>>());
+        let fields = |row: Option<&Row>| row.map_or("null".to_owned(), |row| json(&row.fields));
+        let (prev, next) = (fields(self.prev), fields(self.next));
+        let last = if self.next.is_some() { &next } else { &prev };
+        let (id, concept) = (json(&row.id), json(&row.concept));
+        let said: [(&str, &str); 16] = [
+            ("id", &id),
+            ("nodeId", &id),
+            ("concept", &concept),
+            ("kind", &concept),
+            ("nodeType", &json(&self.concept.definition.node_type)),
+            ("partition", &json(&row.space)),
+            ("actor", &json(self.actor)),
+            ("createdAt", &json(&row.created_at)),
+            ("occurredAt", &json(&self.now)),
+            ("prev", &prev),
+            ("next", &next),
+            ("delta", &json(delta)),
+            ("changed_fields", &changed),
+            ("changedFields", &changed),
+            ("provenance", &json(&row.provenance)),
+            ("payload", last),
+        ];
+        let mut out = String::with_capacity(384 + prev.len() + next.len() + 3 * last.len());
+        for (name, value) in said {
+            out.push_str(if out.is_empty() { "{\"" } else { ",\"" });
+            out.push_str(name);
+            out.push_str("\":");
+            out.push_str(value);
         }
-        payload
+        for (name, value) in row.fields.iter().filter(|(name, _)| said.iter().all(|(taken, _)| taken != name))
+        {
+            out.push(',');
+            out.push_str(&json(name));
+            out.push(':');
+            out.push_str(&json(value));
+        }
+        out.push('}');
+        out
     }
+}
+
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("names, instants and values of rows are JSON")
 }

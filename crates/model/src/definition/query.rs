@@ -2,6 +2,22 @@
 
 use std::collections::BTreeMap;
 
+/// What every row has of itself, beside the fields it declares: filters, sorts and shapes may name these.
+pub const INTRINSIC: [&str; 12] = [
+    "id",
+    "concept",
+    "type",
+    "createdAt",
+    "createdBy",
+    "updatedAt",
+    "partition",
+    "space",
+    "schema",
+    "payload",
+    "provenance",
+    "version",
+];
+
 use serde::{Deserialize, Serialize};
 
 use super::{Expr, Field, Step, is_default};

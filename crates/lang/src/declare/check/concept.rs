@@ -7,6 +7,8 @@ use model::definition::{self, Definition, Field, RowAuthz, Scope, Type};
 use model::topic::check_topic;
 use serde_json::Value;
 
+pub(super) use model::definition::INTRINSIC;
+
 use super::names::kind_of;
 use super::{Checker, fits};
 use crate::declare::annotate;
@@ -15,21 +17,6 @@ use crate::declare::finding::{fault, suggest};
 use crate::declare::tree::{self, Body, Item, Member, Note, Word};
 use crate::expr::fault::Fault;
 
-/// What every row has of itself; no field may be called so.
-pub(super) const INTRINSIC: [&str; 12] = [
-    "id",
-    "concept",
-    "type",
-    "createdAt",
-    "createdBy",
-    "updatedAt",
-    "partition",
-    "space",
-    "schema",
-    "payload",
-    "provenance",
-    "version",
-];
 /// Intrinsics that a concept may not declare again. `version` and `space` are common words and stay free.
 const TAKEN: [&str; 9] =
     ["id", "concept", "type", "createdAt", "createdBy", "partition", "schema", "payload", "provenance"];
