@@ -34,6 +34,9 @@ const MIGRATIONS: &[&str] = &[
 /// Steps of the wall clock that are remembered.
 const STEPS_MAX: usize = 64;
 
+/// Memory for pages of a tenant that has concepts.
+const ROWS_CACHE_KIB: i64 = 16 << 10;
+
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]
 #[error("state.db: {0}")]
@@ -163,6 +166,15 @@ impl State {
         (self.catalog, self.carried) = (Arc::new(entity::load_catalog(&self.db)?), None);
         self.runs = run::load(&self.db)?;
         (self.open_rows, self.dirty) = (0, BTreeSet::new());
+        self.make_room()
+    }
+
+    /// Rows of concepts are many and their indexes are written all over: with the small cache of a bus, pages of an open
+    /// transaction would go to the disk and come back. It is taken only as far as it is used.
+    pub(crate) fn make_room(&self) -> Result<()> {
+        if self.catalog.concepts().next().is_some() {
+            self.db.pragma_update(None, "cache_size", -ROWS_CACHE_KIB)?;
+        }
         Ok(())
     }
 

@@ -78,6 +78,7 @@ impl State {
         }
         self.open_rows += applied.set.len() + applied.removed.len() + 1;
         self.catalog = Arc::new(self.catalog.after(place.position, applied));
+        self.make_room()?;
         self.index()
     }
 

@@ -37,8 +37,23 @@ fn tour(place: &Place) {
     let imported = place.run_with_input(&["entity", "import", "system", "--json"], rows).exits(4);
     assert_eq!(imported.json(), json!({"imported": 1, "unchanged": 0, "refused": 1}));
     assert_eq!(place.run(&["entity", "list", "system", "--json"]).ok().lines().len(), 2);
-    let found = place.json(&["query", "systemsByStatus", "status=down"]);
-    assert_eq!(found["rows"].as_array().unwrap().len(), 2);
+    let count = |more: &[&str]| {
+        let found = place.json(&[&["query", "systemsByStatus", "status=down"], more].concat());
+        found["rows"].as_array().unwrap().len()
+    };
+    assert_eq!(count(&[]), 2);
+    assert_eq!(count(&["--as-of", &then]), 0, "it was not down then");
+    assert_eq!(count(&["--as-of", &down["version"].to_string(), "--explain"]), 1);
+    let rows = "{\"id\":\"there\",\"status\":\"down\"}\n";
+    place.run_with_input(&["entity", "import", "system", "--space", "elsewhere"], rows).ok();
+    assert_eq!((count(&["--space", "elsewhere"]), count(&["--space", "default"])), (1, 2));
+    place.run(&["entity", "rm", "system", "there", "--space", "elsewhere"]).ok();
+    let version = down["version"].to_string();
+    place.run(&["entity", "patch", "system", "api", r#"{"owner":"eve"}"#, "--if-match", &then]).exits(4);
+    place.run(&["entity", "rm", "system", "api", "--if-match", &then]).exits(4);
+    place.run(&["entity", "put", "system", "api", r#"{"status":"down"}"#, "--if-match", &version]).ok();
+    place.run(&["entity", "get", "system", "api", "--min-position", &version]).ok();
+    place.run(&["entity", "get", "system", "api", "--min-position", "99999"]).exits(6);
     assert_eq!(place.json(&["mutate", "createSystem", "id=db", "owner=bob"])["fields"]["owner"], "bob");
     assert!(place.run(&["entity", "history", "system", "api"]).ok().out.contains("updated"));
     place.run(&["entity", "rm", "system", "api"]).ok();
