@@ -49,7 +49,7 @@ pub fn remark_on_pattern(out: &Output, pattern: &str) {
 
 /// Where an event stands; 0 for what is none.
 pub fn position(text: &str) -> u64 {
-    serde_json::from_str(text).map_or(0, |Seen { position, .. }| position)
+    serde_json::from_str(text).map_or(0, |Seen { position, .. }| position.unwrap_or(0))
 }
 
 /// An event in one line for a terminal.
