@@ -36,8 +36,8 @@ pub(crate) use entity::query as entity_query;
 pub use entity::{Asking, Found, HistoryPage, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
-pub(crate) use open::event_from_json;
 pub(crate) use live::QUERY_EXECUTED;
+pub(crate) use open::event_from_json;
 pub use open::{Home, Opening};
 pub use search::{Page, Query};
 
