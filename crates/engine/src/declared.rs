@@ -51,7 +51,7 @@ pub fn query(catalog: &Catalog, db: &Connection, asked: Asked<'_>) -> Result<Val
 fn collect(db: &Connection, find: &Find, query: &Query) -> Result<Vec<Row>, Problem> {
     let broken = |err: rusqlite::Error| crate::env::broken(crate::state::Fault(err));
     let limit = if query.count { usize::MAX } else { query.paginate.map_or(1_000, |n| n as usize) };
-    let statement = find.statement(None, 0);
+    let statement = find.statement(None);
     let mut read = db.prepare_cached(&statement.sql).map_err(broken)?;
     let mut found = read.query(params_from_iter(statement.params)).map_err(broken)?;
     let (mut rows, mut looked_at) = (Vec::new(), 0);
