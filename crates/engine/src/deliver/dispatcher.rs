@@ -206,17 +206,15 @@ impl Dispatcher {
     /// Puts a redriven dead letter back among the open events.
     pub fn bring_back(&mut self, event: Arc<Event>) {
         self.group.redriven.insert(event.position);
-        self.group.parked.remove(&event.position);
+        let parked = self.group.parked.remove(&event.position);
         self.group.pardon(event.position);
         let key = match self.matcher.test(&event) {
             Match::Yes { key } => key,
             _ => None,
         };
         self.insert(event, key.clone());
-        if let Some(key) = key {
-            // The last of several dead letters that parked the key sets it free.
-            self.go_on(&key);
-        }
+        // The last of several dead letters that parked the key sets it free. An erased one has no key of its own any more.
+        key.into_iter().chain(parked).for_each(|key| self.go_on(&key));
     }
 
     /// Everything up to here was looked at, though nothing of it may have matched.

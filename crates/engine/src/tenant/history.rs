@@ -22,6 +22,9 @@ const QUEUE_MAX: usize = 8_192;
 /// Events that are looked at to say what nearly matched.
 const NEAR_EVENTS: usize = 500;
 
+/// Of an event that would be an occurrence today, but was none when it came.
+const MATCHES_NOW: &str = "matches_now";
+
 /// The history, and what was committed but is not in it yet.
 #[derive(Default)]
 pub struct Past {
@@ -154,7 +157,12 @@ impl Tenant {
             all.map(|automation| why_not(&writer.state, automation, &event, &value))
                 .collect::<Result<Vec<_>, _>>()
         })?;
-        decisions.extend(others);
+        decisions.extend(others.into_iter().map(|mut other| {
+            if other["outcome"] == MATCHES_NOW {
+                other["outcome"] = "not_matched".into();
+            }
+            other
+        }));
         Ok(json!({"event": value, "automations": decisions, "groups": self.explain_groups(&event)}))
     }
 
@@ -258,8 +266,9 @@ fn why_not(state: &State, automation: &Automation, event: &Event, value: &Value)
             return Ok(answer("skipped", "enabled", id, json!({"reason": "disabled"})));
         }
         let passes = trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(value));
-        if !passes.unwrap_or(false) {
-            nearest = answer("filtered", "filter", id, seen(trigger, value));
+        match passes {
+            Ok(true) => return Ok(answer(MATCHES_NOW, "match", id, json!({"declared": "after the event"}))),
+            _ => nearest = answer("filtered", "filter", id, seen(trigger, value)),
         }
     }
     Ok(nearest)

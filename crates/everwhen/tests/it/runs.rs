@@ -17,8 +17,8 @@ actions:
 fn tour(place: &Place) {
     place.write("orders.yaml", AUTOMATIONS);
     place.run(&["apply", "orders.yaml"]).ok();
-    place.run(&["publish", "order.placed", r#"{"id":1,"total":7}"#]).ok();
-    let small = place.json(&["explain", "event", "3"]);
+    let small = place.json(&["publish", "order.placed", r#"{"id":1,"total":7}"#])["position"].to_string();
+    let small = place.json(&["explain", "event", &small]);
     assert_eq!(small["automations"][0]["outcome"], "filtered", "{small}");
     assert_eq!(small["automations"][0]["values"]["event.payload.total"], 7);
     place.run(&["publish", "order.placed", r#"{"id":2,"total":700}"#]).ok();
