@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::Body as _;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, ORIGIN};
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
@@ -120,10 +120,16 @@ pub fn not_encoded(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A body has to say what it is: one that does not may come from any web page, which may send those anywhere.
+/// From a web page a body has to say what it is: one that does not is what pages may send anywhere. Programs, which send no
+/// `Origin`, may leave it out.
 pub fn is_named(headers: &HeaderMap, body: &Body) -> Result<(), Problem> {
     let named = headers.get(CONTENT_TYPE).is_some_and(|media| !media.is_empty());
-    if named || body.is_end_stream() || headers.keys().any(|name| name.as_str().starts_with("ce-")) {
+    let from_a_page = headers.contains_key(ORIGIN);
+    if named
+        || !from_a_page
+        || body.is_end_stream()
+        || headers.keys().any(|name| name.as_str().starts_with("ce-"))
+    {
         return Ok(());
     }
     Err(Problem::new(Code::BodyType, "the body does not say what it is")
