@@ -172,3 +172,16 @@ async fn a_paused_automation_keeps_what_comes_and_a_disabled_one_does_not() {
     rig.tenant.set_automation("a", Toggle::Resume).unwrap();
     assert_eq!(emitted(&rig, "out.done"), [json!({"n": 2})]);
 }
+
+#[tokio::test]
+async fn what_a_failing_step_wrote_is_taken_back_and_what_earlier_ones_wrote_stands() {
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nactions:\n  - publish: {topic: out.before}\n  - atomic:\n      - publish: {topic: out.inside}\n      - fail: no\n  - publish: {topic: out.after}\n";
+    let mut rig = rig(yaml).await;
+    publish(&rig, "in.a", json!({})).await;
+    let count = |rig: &Rig, topic| emitted(rig, topic).len();
+    let seen = |rig: &Rig| [count(rig, "out.before"), count(rig, "out.inside"), count(rig, "out.after")];
+    assert_eq!(seen(&rig), [1, 0, 0]);
+    rig.crash();
+    assert_eq!(seen(&rig), [1, 0, 0], "the ledger says the same");
+    assert!(rig.tenant.live_runs(None).unwrap().is_empty(), "it failed and ended");
+}
