@@ -74,6 +74,7 @@ pub(crate) enum Function {
     Subtract,
     Field,
     AddDuration,
+    LocalDate,
     DaysBetween,
 }
 
@@ -195,7 +196,7 @@ pub(crate) type Row = (&'static str, Function, usize, usize, How);
 /// Any number of arguments, which the length of the text bounds.
 const MANY: usize = usize::MAX;
 
-pub(crate) const FUNCTIONS: [Row; 104] = {
+pub(crate) const FUNCTIONS: [Row; 105] = {
     use Function::{Math as M, Part as P, Rows as R, Text as T, To as C};
     use How::{Either, Method, Plain};
     [
@@ -301,6 +302,7 @@ pub(crate) const FUNCTIONS: [Row; 104] = {
         ("sub", Function::Subtract, 2, 2, Plain),
         ("field", Function::Field, 2, 2, Plain),
         ("addDuration", Function::AddDuration, 2, 2, Plain),
+        ("localDate", Function::LocalDate, 1, 2, Plain),
         ("daysBetween", Function::DaysBetween, 2, 2, Plain),
         ("trimSpace", T(Text::Trim), 1, 1, Method),
     ]

@@ -56,6 +56,7 @@ pub(super) fn call<'a>(eval: &mut Eval<'a, '_>, function: Function, args: &'a [N
             let at = times::instant_of(eval, &args[0])?;
             timestamp(at + times::duration_of(eval, &args[1])?, span)
         }
+        Function::LocalDate => times::local_date(eval, args, span),
         Function::DaysBetween => {
             let (from, to) = (times::instant_of(eval, &args[0])?, times::instant_of(eval, &args[1])?);
             Ok(Val::int(((to - from) / (86_400 * instant::SECOND)) as i64))

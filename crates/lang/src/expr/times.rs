@@ -18,18 +18,7 @@ pub(super) fn part<'a>(eval: &mut Eval<'a, '_>, part: Part, args: &'a [Node], sp
         return of_duration(part, nanos, span);
     }
     let nanos = as_instant(eval, &value, &args[0])?;
-    let offset = match args.get(1) {
-        None => 0,
-        Some(zone) => {
-            eval.pay(ZONE_STEPS, 0, span)?;
-            let name = eval.text_of(zone, "a zone")?;
-            instant::offset(&name, nanos).ok_or_else(|| {
-                let what = format!("there is no zone {:?}", name.chars().take(60).collect::<String>());
-                Fault::new(Code::ExprType, zone.span, what).hint("write \"Europe/Berlin\" or \"+02:00\"")
-            })?
-        }
-    };
-    let civil = civil(nanos, offset);
+    let civil = civil(nanos, offset(eval, args.get(1), nanos, span)?);
     Ok(Val::int(match part {
         Part::FullYear => civil.year,
         Part::Month => civil.month - 1,
@@ -44,6 +33,29 @@ pub(super) fn part<'a>(eval: &mut Eval<'a, '_>, part: Part, args: &'a [Node], sp
         Part::Seconds => civil.second,
         Part::Milliseconds => civil.nano / 1_000_000,
     }))
+}
+
+/// The day that an instant falls on in a zone: `localDate(now, "Europe/Berlin")` is `"2026-01-31"`.
+pub(super) fn local_date<'a>(eval: &mut Eval<'a, '_>, args: &'a [Node], span: Span) -> Out<'a> {
+    let nanos = instant_of(eval, &args[0])?;
+    let civil = civil(nanos, offset(eval, args.get(1), nanos, span)?);
+    Ok(Val::text(format!("{:04}-{:02}-{:02}", civil.year, civil.month, civil.day)))
+}
+
+/// How far the zone is from UTC at that instant; without a zone, UTC.
+fn offset<'a>(
+    eval: &mut Eval<'a, '_>,
+    zone: Option<&'a Node>,
+    nanos: i128,
+    span: Span,
+) -> Result<i64, Fault> {
+    let Some(zone) = zone else { return Ok(0) };
+    eval.pay(ZONE_STEPS, 0, span)?;
+    let name = eval.text_of(zone, "a zone")?;
+    instant::offset(&name, nanos).ok_or_else(|| {
+        let what = format!("there is no zone {:?}", name.chars().take(60).collect::<String>());
+        Fault::new(Code::ExprType, zone.span, what).hint("write \"Europe/Berlin\" or \"+02:00\"")
+    })
 }
 
 /// All of it in that unit; only milliseconds are a part, which is CEL's way.
