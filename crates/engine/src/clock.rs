@@ -11,6 +11,23 @@ use model::Timestamp;
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     fn boot(&self) -> Duration;
+
+    /// The machine's own time, for what somebody really waits for: connections, flushes, limits of work.
+    fn real(&self) -> Duration {
+        self.boot()
+    }
+
+    /// What moves it, when it stands still otherwise.
+    fn told(&self) -> Option<&ManualClock> {
+        None
+    }
+}
+
+/// How far a clock that stands still is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    By(Duration),
+    To(Timestamp),
 }
 
 /// The machine's own clocks.
@@ -51,6 +68,11 @@ impl ManualClock {
         self.both().0 = to;
     }
 
+    /// Both clocks at once.
+    pub fn read(&self) -> (Timestamp, Duration) {
+        *self.both()
+    }
+
     fn both(&self) -> std::sync::MutexGuard<'_, (Timestamp, Duration)> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -63,5 +85,32 @@ impl Clock for ManualClock {
 
     fn boot(&self) -> Duration {
         self.both().1
+    }
+}
+
+/// As [`ManualClock`] for the engine, while the machine's time goes on for those who wait: `serve --clock`.
+pub struct ToldClock(ManualClock);
+
+impl ToldClock {
+    pub fn at(now: Timestamp) -> ToldClock {
+        ToldClock(ManualClock::at(now))
+    }
+}
+
+impl Clock for ToldClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn boot(&self) -> Duration {
+        self.0.boot()
+    }
+
+    fn real(&self) -> Duration {
+        SystemClock.boot()
+    }
+
+    fn told(&self) -> Option<&ManualClock> {
+        Some(&self.0)
     }
 }

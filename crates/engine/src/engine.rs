@@ -5,6 +5,7 @@
 mod due;
 mod keepers;
 mod tenants;
+mod told;
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -97,6 +98,8 @@ struct Shared {
     births: watch::Sender<()>,
     /// Held by whoever opens what is due, so that one who comes later finds it done.
     opening: Mutex<()>,
+    /// Held by whoever moves a clock that stands still otherwise.
+    moving: Mutex<()>,
 }
 
 impl Engine {
@@ -133,6 +136,7 @@ impl Engine {
             openings: Arc::default(),
             births: watch::Sender::new(()),
             opening: Mutex::default(),
+            moving: Mutex::default(),
         };
         let engine = Engine(Arc::new(shared));
         engine.begin_tenants()?;

@@ -111,7 +111,11 @@ pub(crate) struct Inner {
     sync_nanos: AtomicU64,
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
-    /// Boot time, in nanoseconds and one more, at which somebody last asked for it; 0: nobody wants it.
+    /// The same of what only waits to be written out, in the machine's time.
+    flush: AtomicU64,
+    /// One tick at a time, so that whoever ticks after another finds it done.
+    ticking: Mutex<()>,
+    /// The machine's time, in nanoseconds and one more, at which somebody last asked for it; 0: nobody wants it.
     used: AtomicU64,
     closing: AtomicBool,
     /// The last head that a clean stop marked; nothing was written since while it equals the head.
@@ -209,6 +213,11 @@ impl Tenant {
 
     pub(crate) fn boot(&self) -> Duration {
         self.0.around.clock.boot()
+    }
+
+    /// The machine's own time.
+    pub(crate) fn real(&self) -> Duration {
+        self.0.around.clock.real()
     }
 
     pub(crate) fn report_dead(&self, what: &str) {
@@ -334,7 +343,7 @@ impl Tenant {
     }
 
     pub(crate) fn moment(&self) -> Moment {
-        Moment { now: self.0.around.clock.now(), boot: self.0.around.clock.boot() }
+        Moment::of(self.0.around.clock.as_ref())
     }
 
     /// One batch. False when there was nothing to do.
@@ -368,12 +377,12 @@ impl Tenant {
     }
 
     fn note_sync(&self, writer: &Writer, moment: Moment) {
-        let nanos = self.boot().saturating_sub(moment.boot).as_nanos() as u64;
+        let nanos = self.real().saturating_sub(moment.real).as_nanos() as u64;
         let before = self.0.sync_nanos.load(Ordering::Relaxed);
         self.0.sync_nanos.store(before - before / 8 + nanos / 8, Ordering::Relaxed);
         self.metrics().synced(nanos as f64 / 1e9);
         if writer.unsettled_since().is_some() {
-            self.due_in(STATE_OPEN_MAX);
+            self.flush_in(STATE_OPEN_MAX);
         }
         if let Some((until, _)) = writer.state.deferred.first() {
             self.due_in(until.since(moment.now));

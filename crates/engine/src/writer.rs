@@ -20,6 +20,7 @@ use model::record::Record;
 use model::{Code, Position, Problem, Timestamp};
 
 use crate::apply::Place;
+use crate::clock::Clock;
 use crate::command::{Answer, Command};
 use crate::decide::{self, Decided, Entry, Ground, Refusal, decide};
 use crate::draft::Draft;
@@ -42,14 +43,19 @@ const WALKS_MAX: usize = 512;
 /// A step of the wall clock against the boot clock that is worth a record.
 pub(crate) const STEP_MIN_NANOS: i128 = 1_000_000_000;
 
-/// Both clocks, read once per batch.
+/// Both clocks, read once per batch; and the machine's own, which `boot` is unless the engine's time was told.
 #[derive(Clone, Copy)]
 pub struct Moment {
     pub now: Timestamp,
     pub boot: Duration,
+    pub real: Duration,
 }
 
 impl Moment {
+    pub fn of(clock: &dyn Clock) -> Moment {
+        Moment { now: clock.now(), boot: clock.boot(), real: clock.real() }
+    }
+
     /// Wall clock minus boot clock, in nanoseconds.
     pub(crate) fn offset(self) -> i128 {
         self.now.nanos() - self.boot.as_nanos() as i128
@@ -300,7 +306,7 @@ impl Writer {
         }
         match self.ledger.append(&self.batch, sync) {
             Ok(()) => {
-                self.state_opened.get_or_insert(moment.boot);
+                self.state_opened.get_or_insert(moment.real);
                 self.commit_state_if_due(moment)?;
                 Ok(turn)
             }
@@ -331,7 +337,7 @@ impl Writer {
     fn commit_state_if_due(&mut self, moment: Moment) -> Result<(), Fatal> {
         let Some(opened) = self.state_opened else { return Ok(()) };
         let due =
-            self.state.open_rows >= STATE_ROWS_MAX || moment.boot.saturating_sub(opened) >= STATE_OPEN_MAX;
+            self.state.open_rows >= STATE_ROWS_MAX || moment.real.saturating_sub(opened) >= STATE_OPEN_MAX;
         if due && !self.is_stuck() { self.try_commit_state() } else { Ok(()) }
     }
 
@@ -390,7 +396,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Since when (boot clock) something waits for [`Writer::settle`].
+    /// Since when, in the machine's time, something waits for [`Writer::settle`].
     pub fn unsettled_since(&self) -> Option<Duration> {
         self.state_opened
     }

@@ -8,6 +8,7 @@ pub mod apply;
 pub mod automations;
 pub mod backup;
 pub mod check;
+pub mod clock;
 pub mod completions;
 pub mod db;
 pub mod dead_letters;
@@ -70,6 +71,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Runs(args) => runs::run(args, session).await,
         Command::Waits(args) => automations::waits(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,
+        Command::Clock(args) => clock::run(args, session).await,
         Command::Groups(args) => groups::run(args, session).await,
         Command::DeadLetters(args) => dead_letters::run(args, session).await,
         Command::Replay(args) => replay::run(args, session).await,

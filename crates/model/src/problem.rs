@@ -99,6 +99,7 @@ codes! {
     QueryTooSlow "query.too_slow" 422 4 Author "the query looks at too much inside a run";
     RunNotFound "run.not_found" 404 3 Author "there is no such run in progress";
     RunRefused "run.refused" 409 4 Author "a gate held the run back";
+    ClockReal "clock.real" 409 4 Operator "the clock of this server cannot be moved";
     WaitAnswered "wait.answered" 409 4 Author "the question was answered before";
     ExprSyntax "expr.syntax" 422 4 Author "the expression cannot be read";
     ExprUnknownName "expr.unknown_name" 422 4 Author "the expression uses an unknown name";

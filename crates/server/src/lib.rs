@@ -24,6 +24,7 @@ use tokio::sync::watch;
 mod aside;
 mod body;
 mod caller;
+mod clock;
 mod connection;
 mod declared;
 mod entities;
@@ -158,6 +159,7 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/waits/{id}/answer", post(runs::answer))
         .route("/v1/decisions", get(runs::decisions))
         .route("/v1/explain/{what}/{id}", get(runs::explain))
+        .route("/v1/clock", post(clock::advance))
         .route("/v1/erase", post(maintain::erase))
         .route("/v1/backup", post(maintain::backup))
         .route("/v1/verify", get(maintain::verify))

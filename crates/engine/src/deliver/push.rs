@@ -104,7 +104,7 @@ where
     let mut take = TAKE_FIRST;
     while !tenant.is_closing() {
         let deliveries = tenant.pull(group, take, WAIT).await?;
-        let started = tenant.boot();
+        let started = tenant.real();
         let mut acks = Vec::with_capacity(deliveries.len());
         for (index, delivery) in deliveries.iter().enumerate() {
             if tenant.is_closing() {
@@ -119,7 +119,7 @@ where
             }
         }
         tenant.ack_handled(group, &acks).await?;
-        take = next_take(take, tenant.boot().saturating_sub(started));
+        take = next_take(take, tenant.real().saturating_sub(started));
     }
     Ok(())
 }
@@ -141,12 +141,12 @@ where
         let _ = tenant.reject(group, &[delivery.token.to_string()], Some(reason)).await;
         return Ok(Ack);
     }
-    let started = tenant.boot();
+    let started = tenant.real();
     let handling = match std::panic::catch_unwind(AssertUnwindSafe(|| handler(delivery.event.clone()))) {
         Ok(future) => Guarded(Box::pin(future)).instrument(span(tenant, group, delivery)).await,
         Err(panic) => Err(panicked(panic)),
     };
-    let seconds = tenant.boot().saturating_sub(started).as_secs_f64();
+    let seconds = tenant.real().saturating_sub(started).as_secs_f64();
     tenant.metrics().handled(&delivery.event.envelope.topic, group, handling.is_ok(), seconds);
     handling
 }

@@ -11,6 +11,7 @@ use crate::deliver::lock;
 use crate::maintain::housekeeper::{self, Housekeeper};
 use crate::pool::{Bell, supervise};
 use crate::tenant::Tenant;
+use crate::writer::Moment;
 
 /// The timekeeper and the opener look around at least this often.
 const LOOK_AROUND: Duration = Duration::from_secs(60);
@@ -19,7 +20,7 @@ impl Engine {
     /// Wakes tenants when something is due: deadlines, retries, deferred publishes, unflushed acks.
     pub(super) fn start_timekeeper(&self) -> Result<(), Problem> {
         self.keep("timekeeper", &self.0.around.bell.clone(), |engine| {
-            let now = engine.0.around.clock.boot();
+            let now = Moment::of(engine.0.around.clock.as_ref());
             let wake = engine.next_wake();
             if wake == Some(Duration::ZERO) {
                 engine.0.openings.ring();
@@ -32,8 +33,15 @@ impl Engine {
             due.iter().for_each(Tenant::tick);
             drop(due);
             let next = shared.upgrade().and_then(|shared| {
-                let next = lock(&shared.tenants).values().filter_map(Tenant::next_tick).min();
-                next.map(|due| due.saturating_sub(shared.around.clock.boot()))
+                let moment = Moment::of(shared.around.clock.as_ref());
+                let until = |tenant: &Tenant| {
+                    // How far off the engine's next instant is, nobody knows when its time is told.
+                    let due = tenant.due_at().filter(|_| shared.around.clock.told().is_none());
+                    let due = due.map(|due| due.saturating_sub(moment.boot));
+                    let flush = tenant.flush_at().map(|flush| flush.saturating_sub(moment.real));
+                    due.into_iter().chain(flush).min()
+                };
+                lock(&shared.tenants).values().filter_map(until).min()
             });
             [next, wake.filter(|wake| !wake.is_zero())].into_iter().flatten().min().unwrap_or(LOOK_AROUND)
         })

@@ -1,20 +1,29 @@
 //! What a tenant does when its time has come, not when somebody asks: deadlines, retries, deferred publishes, flushes.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::{Problem, Timestamp};
 
 use super::Tenant;
 use crate::command::{Answer, Command};
+use crate::deliver::lock;
 use crate::maintain::retention;
 use crate::writer::{Moment, STATE_OPEN_MAX, Writer};
+
+/// Batches without a pause after which what runs is said to run in circles.
+const WORK_OFF_MAX: usize = 10_000;
+
+fn read(slot: &AtomicU64) -> Option<Duration> {
+    let at = slot.load(Ordering::Acquire);
+    (at != u64::MAX).then(|| Duration::from_nanos(at))
+}
 
 impl Tenant {
     /// Somebody uses it.
     pub(crate) fn touch(&self) {
-        self.0.used.store(self.boot().as_nanos() as u64 + 1, Ordering::Release);
+        self.0.used.store(self.real().as_nanos() as u64 + 1, Ordering::Release);
     }
 
     /// It was opened to look at it, not to be used: it may go as soon as nobody holds it.
@@ -30,7 +39,7 @@ impl Tenant {
             return false;
         }
         let used = self.0.used.load(Ordering::Acquire);
-        if used > 0 && Duration::from_nanos(used - 1) + idle > self.boot() {
+        if used > 0 && Duration::from_nanos(used - 1) + idle > self.real() {
             return false;
         }
         let soon = self.moment().now.plus(idle);
@@ -48,27 +57,54 @@ impl Tenant {
         Ok([waiting, retention::next(self)?].into_iter().flatten().min())
     }
 
-    /// The next thing a group, a deferred publish or an unflushed ack waits for is due `after` now.
+    /// The next thing a group, a run or a deferred publish waits for is due `after` now.
     pub(crate) fn due_in(&self, after: Duration) {
-        let due = self.boot().saturating_add(after).as_nanos().min(u128::from(u64::MAX) - 1) as u64;
-        if self.0.due.fetch_min(due, Ordering::AcqRel) > due {
+        self.wake_at(&self.0.due, self.boot().saturating_add(after));
+    }
+
+    /// Something that was done wants to be written out, or tried again, whatever the engine's time is.
+    pub(crate) fn flush_in(&self, after: Duration) {
+        self.wake_at(&self.0.flush, self.real().saturating_add(after));
+    }
+
+    fn wake_at(&self, slot: &AtomicU64, at: Duration) {
+        let at = at.as_nanos().min(u128::from(u64::MAX) - 1) as u64;
+        if slot.fetch_min(at, Ordering::AcqRel) > at {
             self.0.around.bell.ring();
         }
     }
 
-    /// When [`Tenant::tick`] wants to be called, on the boot clock.
-    pub fn next_tick(&self) -> Option<Duration> {
-        let due = self.0.due.load(Ordering::Acquire);
-        (due != u64::MAX).then(|| Duration::from_nanos(due))
+    /// When something is due, on the boot clock.
+    pub(crate) fn due_at(&self) -> Option<Duration> {
+        read(&self.0.due)
     }
 
-    pub(crate) fn is_due(&self, boot: Duration) -> bool {
-        self.next_tick().is_some_and(|due| due <= boot)
+    /// When something wants to be written out, in the machine's time.
+    pub(crate) fn flush_at(&self) -> Option<Duration> {
+        read(&self.0.flush)
+    }
+
+    /// When [`Tenant::tick`] wants to be called, on a clock whose boot time is the real one.
+    pub fn next_tick(&self) -> Option<Duration> {
+        self.due_at().into_iter().chain(self.flush_at()).min()
+    }
+
+    pub(crate) fn is_due(&self, moment: Moment) -> bool {
+        self.due_at().is_some_and(|due| due <= moment.boot)
+            || self.flush_at().is_some_and(|flush| flush <= moment.real)
+    }
+
+    /// Walks on whatever can, batch after batch, on this thread; false when there is no end to it.
+    pub(crate) fn work_off(&self) -> bool {
+        let mut writer = self.hold_writer();
+        (0..WORK_OFF_MAX).any(|_| !self.turn(&mut writer))
     }
 
     /// Does what is due by now: missed deadlines, retries, deferred publishes, unflushed acks, uncommitted state.
     pub fn tick(&self) {
+        let _alone = lock(&self.0.ticking);
         self.0.due.store(u64::MAX, Ordering::Release);
+        self.0.flush.store(u64::MAX, Ordering::Release);
         let moment = self.moment();
         self.tick_groups(moment);
         self.admit_due(moment);
@@ -79,9 +115,9 @@ impl Tenant {
         let mut writer = self.hold_writer();
         let settled = match writer.as_mut() {
             Some(open) => match open.unsettled_since() {
-                Some(since) if since + STATE_OPEN_MAX <= moment.boot => open.settle(),
+                Some(since) if since + STATE_OPEN_MAX <= moment.real => open.settle(),
                 Some(_) => {
-                    self.due_in(STATE_OPEN_MAX);
+                    self.flush_in(STATE_OPEN_MAX);
                     Ok(())
                 }
                 None => Ok(()),

@@ -46,7 +46,7 @@ impl Tenant {
         let mut past = lock(&self.0.past);
         past.queue.push((place, record));
         if past.queue.len() == 1 {
-            self.due_in(crate::writer::STATE_OPEN_MAX);
+            self.flush_in(crate::writer::STATE_OPEN_MAX);
         }
     }
 

@@ -59,7 +59,7 @@ impl Tenant {
         if writer.ledger.is_full() {
             around.metrics.storage_full(true);
         }
-        let moment = Moment { now: around.clock.now(), boot: around.clock.boot() };
+        let moment = Moment::of(around.clock.as_ref());
         writer.offset = Some(moment.offset());
         let (head, first) = (writer.head(), writer.ledger.first());
         let inner = Inner {
@@ -83,6 +83,8 @@ impl Tenant {
             first_reader: Mutex::new(writer.ledger.reader()),
             sync_nanos: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
+            flush: AtomicU64::new(u64::MAX),
+            ticking: Mutex::default(),
             used: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             closed_at: (opened.clean || head == 0).then_some(head),

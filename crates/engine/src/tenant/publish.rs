@@ -46,7 +46,7 @@ impl Tenant {
     }
 
     async fn publish_one(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
-        let started = self.boot();
+        let started = self.real();
         let topic = draft.topic.clone();
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
         self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
@@ -58,7 +58,7 @@ impl Tenant {
     /// As [`Tenant::publish`], for one of many events in a row that are not waited for one by one: those that are
     /// polled while a sync is in progress share the next one. The first poll gives the event its place in line.
     pub async fn publish_queued(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
-        let started = self.boot();
+        let started = self.real();
         let topic = draft.topic.clone();
         let Admitted { events, outcomes } = self.admit(caller, vec![draft], &mut || {})?;
         self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
@@ -75,7 +75,7 @@ impl Tenant {
 
     /// Publishes several events in one commit: all of them, or none.
     pub async fn publish_all(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
-        let started = self.boot();
+        let started = self.real();
         let topics: Vec<String> = drafts.iter().map(|draft| draft.topic.clone()).collect();
         let mut index = 0;
         let admitted = self
@@ -89,7 +89,7 @@ impl Tenant {
 
     /// As [`Tenant::publish`], for callers that may block; an idle writer commits on this thread.
     pub fn publish_blocking(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
-        let started = self.boot();
+        let started = self.real();
         let topic = draft.topic.clone();
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
         if let Some((_, limit)) = self.lagging(caller, &topic).into_iter().next() {
@@ -170,16 +170,16 @@ impl Tenant {
 
     fn observe(&self, topic: &str, started: Duration) {
         if self.settings().switches.metrics {
-            self.metrics().observe_publish(topic, self.boot().saturating_sub(started).as_secs_f64());
+            self.metrics().observe_publish(topic, self.real().saturating_sub(started).as_secs_f64());
         }
     }
 
     /// Holds or refuses a publish from outside while a group that must not fall behind has fallen behind.
     async fn keep_pace(&self, caller: &Caller, topics: impl Iterator<Item = &str>) -> Result<(), Problem> {
-        let started = self.boot();
+        let started = self.real();
         for topic in topics {
             while let Some((handle, lag)) = self.lagging(caller, topic).into_iter().next() {
-                let left = BLOCK_MAX.saturating_sub(self.boot().saturating_sub(started));
+                let left = BLOCK_MAX.saturating_sub(self.real().saturating_sub(started));
                 if lag.action == LagAction::Refuse || left.is_zero() {
                     return Err(lag.problem);
                 }

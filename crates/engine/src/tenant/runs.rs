@@ -193,7 +193,7 @@ impl Tenant {
                     Ok(Answer::Admitted { more: true }) => {}
                     Ok(_) => return,
                     // A full disk fails nothing: what is due waits for space.
-                    Err(_) => return self.due_in(AGAIN),
+                    Err(_) => return self.flush_in(AGAIN),
                 },
                 Some(at) => return self.due_in(at.since(moment.now)),
                 None => return,

@@ -97,7 +97,7 @@ impl Tenant {
     }
 
     fn find_up(&self, query: &Query, mut low: Position, high: Position) -> Result<Page, Problem> {
-        let started = self.boot();
+        let started = self.real();
         let mut page = Page { events: Vec::new(), next: None };
         let sealed = self.sealed_for(query)?;
         while low <= high {
@@ -110,7 +110,7 @@ impl Tenant {
                 page.events.push(event);
             }
             low = through + 1;
-            if low <= high && self.boot().saturating_sub(started) > SEARCH_MAX {
+            if low <= high && self.real().saturating_sub(started) > SEARCH_MAX {
                 page.next = Some(low.to_string());
                 return Ok(page);
             }
@@ -119,7 +119,7 @@ impl Tenant {
     }
 
     fn find_down(&self, query: &Query, low: Position, mut high: Position) -> Result<Page, Problem> {
-        let started = self.boot();
+        let started = self.real();
         let mut page = Page { events: Vec::new(), next: None };
         let sealed = self.sealed_for(query)?;
         while high >= low && high > 0 {
@@ -132,7 +132,7 @@ impl Tenant {
                 page.events.push(event);
             }
             high = from - 1;
-            if high >= low && high > 0 && self.boot().saturating_sub(started) > SEARCH_MAX {
+            if high >= low && high > 0 && self.real().saturating_sub(started) > SEARCH_MAX {
                 page.next = Some(high.to_string());
                 return Ok(page);
             }

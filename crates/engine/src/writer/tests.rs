@@ -37,7 +37,7 @@ impl Rig {
     fn ask(&mut self, command: Command) -> Result<Answer, Problem> {
         self.ms += 100;
         let boot = Duration::from_millis(self.ms);
-        let moment = Moment { now: Timestamp::EPOCH.plus(boot), boot };
+        let moment = Moment { now: Timestamp::EPOCH.plus(boot), boot, real: boot };
         self.writer.turn(moment, vec![command]).unwrap().answers.remove(0)
     }
 

@@ -4,10 +4,12 @@ mod workspace;
 
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use engine::clock::ToldClock;
 use engine::{Engine, Options};
-use model::{Code, Problem};
+use model::{Code, Problem, Timestamp};
 use serde_json::json;
 
 use crate::held::Holder;
@@ -33,6 +35,7 @@ const DRAIN: Duration = Duration::from_secs(9);
 Examples:
   everwhen serve
   everwhen serve examples/cognition --watch
+  everwhen serve examples/cognition --clock 2026-01-01T00:00:00Z
   everwhen serve --data /var/lib/everwhen --listen 127.0.0.1:0 --json")]
 pub struct Args {
     /// Where to listen [default: 127.0.0.1:3837]; port 0 picks one
@@ -45,6 +48,9 @@ pub struct Args {
     /// Apply the workspace again whenever it is saved
     #[arg(long, requires = "workspace")]
     watch: bool,
+    /// Time stands still at this instant until POST /v1/clock moves it; everything due by then is done before that answers
+    #[arg(long, value_name = "INSTANT", value_parser = instant)]
+    clock: Option<Timestamp>,
     /// Declarations to put into force: a folder of domains, or a file
     #[arg(value_name = "WORKSPACE")]
     workspace: Option<PathBuf>,
@@ -61,7 +67,10 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     // First the address, so that one that is taken leaves no new directory behind.
     let listener = host::listen(&listen).await.map_err(|problem| held(&data).unwrap_or(problem))?;
     let new = !data.join("tenants").exists();
-    let options = Options { settings: config.settings, create: true, ..Options::default() };
+    let mut options = Options { settings: config.settings, create: true, ..Options::default() };
+    if let Some(at) = args.clock {
+        options.clock = Arc::new(ToldClock::at(at));
+    }
     let engine = Engine::open_with(&data, options).map_err(|problem| match problem.code() {
         Code::StoreLocked => held(&data).unwrap_or(problem),
         _ => problem,
@@ -100,6 +109,10 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     }
     session.out.note("stopping");
     stop(host, session).await
+}
+
+fn instant(text: &str) -> Result<Timestamp, String> {
+    Timestamp::parse(text).map_err(|problem| format!("{problem}; write it like 2026-01-01T00:00:00Z"))
 }
 
 /// Who serves this directory already, when somebody does.

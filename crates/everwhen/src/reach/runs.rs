@@ -1,5 +1,8 @@
 //! Automations, runs and waits, near or far.
 
+use std::time::Duration;
+
+use engine::clock::Move;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
 use model::{Code, Problem, Timestamp};
@@ -136,6 +139,16 @@ impl Reach {
                 let path = format!("/v1/waits/{}/answer", escape(wait));
                 client.post::<Value>(&path, &json!({ "value": value })).await.map(drop)
             }
+        }
+    }
+
+    /// Moves the time of a server; a directory that is opened here goes by the machine's.
+    pub async fn move_clock(&self, by: &Value) -> Result<Value, Problem> {
+        match self {
+            Reach::Local(local) => {
+                local.engine.move_clock(Move::By(Duration::ZERO)).map(|now| json!({ "now": now }))
+            }
+            Reach::Remote(client) => client.post("/v1/clock", by).await,
         }
     }
 

@@ -72,3 +72,34 @@ fn an_automation_runs_and_is_explained_through_a_server() {
     tour(&place);
     drop(server);
 }
+
+const DAILY: &str = r#"
+automation: daily
+triggers:
+  - {cron: "0 7 * * *", tz: Europe/Berlin}
+  - event: order.placed
+actions:
+  - delay: 10m
+  - publish: {topic: out.done, space: default, payload: {at: "{{ now }}"}}
+"#;
+
+#[test]
+fn the_time_of_a_server_is_moved_and_a_restart_goes_on_where_it_was_told() {
+    let place = Place::new();
+    place.write("daily.yaml", DAILY);
+    let server = place.serve_with(&["daily.yaml", "--clock", "2026-03-28T12:00:00Z"]);
+    place.run(&["publish", "order.placed"]).ok();
+    assert_eq!(place.json(&["clock"])["now"], "2026-03-28T12:00:00Z");
+    assert_eq!(place.json(&["clock", "--advance", "9m"])["now"], "2026-03-28T12:09:00Z");
+    assert_eq!(server.signal("KILL"), -9);
+    let server = place.serve_with(&["daily.yaml", "--clock", "2026-03-28T12:09:30Z"]);
+    // Over the night in which Berlin's clocks go forward: 07:00 there is 05:00 UTC.
+    place.run(&["clock", "--to", "2026-03-29T12:00:00Z"]).ok();
+    let made = place.run(&["tail", "out.#", "--after", "0", "--no-follow", "--json"]).ok().lines();
+    let at: Vec<&str> = made.iter().map(|event| event["payload"]["at"].as_str().unwrap()).collect();
+    assert_eq!(at, ["2026-03-28T12:10:00Z", "2026-03-29T05:10:00Z"]);
+    place.run(&["clock", "--to", "2026-03-29T11:00:00Z"]).exits(2);
+    drop(server);
+    assert_eq!(place.run(&["clock", "--json"]).exits(4).error()["code"], "clock.real");
+    place.run(&["serve", "--clock", "noon"]).exits(2);
+}

@@ -72,7 +72,11 @@ impl Place {
     }
 
     pub fn serve(&self) -> Server {
-        let args = ["serve", "--listen", "127.0.0.1:0", "--no-auth", "--json"];
+        self.serve_with(&[])
+    }
+
+    pub fn serve_with(&self, more: &[&str]) -> Server {
+        let args = [&["serve", "--listen", "127.0.0.1:0", "--no-auth", "--json"], more].concat();
         let log = std::fs::File::create(self.0.join("serve.log")).unwrap();
         let mut child = self.command(&args).stderr(log).spawn().unwrap();
         let mut line = String::new();

@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::Engine;
+use engine::clock::ToldClock;
+use model::Timestamp;
 use server::{Options, Patience};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -43,12 +46,22 @@ impl Server {
         Server::start_with(Patience::default(), None)
     }
 
+    /// Its time stands still until it is moved.
+    pub fn told(now: &str) -> Server {
+        let clock = Arc::new(ToldClock::at(Timestamp::parse(now).unwrap()));
+        Server::start_on(Patience::default(), None, engine::Options { clock, ..Default::default() })
+    }
+
     pub fn start_with(patience: Patience, token: Option<&str>) -> Server {
+        Server::start_on(patience, token, engine::Options::default())
+    }
+
+    fn start_on(patience: Patience, token: Option<&str>, options: engine::Options) -> Server {
         let dir = TempDir::new();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let inside = runtime.enter();
-        let engine = Engine::open(&dir.0).unwrap();
+        let engine = Engine::open_with(&dir.0, options).unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -90,6 +103,12 @@ impl Server {
 
     pub fn put(&self, path: &str, body: impl AsRef<[u8]>) -> Reply {
         self.send("PUT", path, &["content-type: application/json"], body)
+    }
+
+    /// Puts one file into force.
+    pub fn apply(&self, file: &str, text: &str) {
+        let body = serde_json::json!({"files": {file: text}}).to_string();
+        self.post("/v1/apply", body).ok(200);
     }
 
     /// Publishes one event and gives its position.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod client;
+mod clock;
 mod corners;
 mod entities;
 mod events;

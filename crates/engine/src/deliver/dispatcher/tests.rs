@@ -88,7 +88,10 @@ fn a_suspect_goes_out_alone_and_the_move_says_so() {
 fn until_a_step_of_the_clock_is_recorded_time_goes_on_as_before() {
     let mut dispatcher = dispatcher(|_| ());
     let boot = Duration::from_secs(100);
-    let moment = |now: Timestamp, more: u64| Moment { now, boot: boot + Duration::from_millis(more) };
+    let moment = |now: Timestamp, more: u64| {
+        let boot = boot + Duration::from_millis(more);
+        Moment { now, boot, real: boot }
+    };
     dispatcher.offset = Some(moment(at(0), 0).offset());
     let hour = 3_600_000;
     let stepped = moment(at(hour), 5);

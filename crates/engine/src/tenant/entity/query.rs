@@ -86,7 +86,7 @@ impl Tenant {
 
     /// Runs a declared query.
     pub fn query(&self, caller: &Caller, name: &str, asking: &Asking) -> Result<Found, Problem> {
-        let (catalog, began) = (self.catalog(), self.boot());
+        let (catalog, began) = (self.catalog(), self.real());
         let query = catalog.query(name)?;
         let args = check_args(name, &query.args, asking.args.clone())?;
         let asked = Asked { args: Value::Object(args), actor: caller.actor.clone(), now: self.moment().now };
@@ -107,7 +107,7 @@ impl Tenant {
         };
         let explained = || self.with_rows(&find.concept, |db| explain(db, &find));
         let plan = asking.explain.then(explained).transpose()?;
-        let took = self.boot().saturating_sub(began);
+        let took = self.real().saturating_sub(began);
         self.say_executed(caller, name, asking.space.as_deref(), (took, rows.len() as u64));
         if query.count {
             return Ok(Found { count: Some(rows.len() as u64), plan, ..Found::default() });

@@ -20,7 +20,7 @@ const ABANDONED: Duration = Duration::from_secs(1);
 impl Tenant {
     /// Takes up to `max` events, waiting up to `wait` for the first. Dropping the future hands nothing out.
     pub async fn pull(&self, name: &str, max: usize, wait: Duration) -> Result<Vec<Delivery>, Problem> {
-        let started = self.boot();
+        let started = self.real();
         loop {
             let handle = self.handle(name)?;
             let mut woken = std::pin::pin!(handle.wake.notified());
@@ -33,7 +33,7 @@ impl Tenant {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let left = wait.min(PULL_WAIT_MAX).saturating_sub(self.boot().saturating_sub(started));
+            let left = wait.min(PULL_WAIT_MAX).saturating_sub(self.real().saturating_sub(started));
             if left.is_zero() || self.is_closing() {
                 return Ok(deliveries);
             }
@@ -161,7 +161,7 @@ impl Tenant {
         if settled.done > 0 {
             handle.freed.notify_waiters();
             handle.wake.notify_one();
-            self.due_in(ACK_FLUSH);
+            self.flush_in(ACK_FLUSH);
         }
         if sync && moving.is_none() {
             self.ask(Command::Note { records: Vec::new() }).await?;

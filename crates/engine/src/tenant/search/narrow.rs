@@ -111,12 +111,12 @@ impl Tenant {
 
     /// Every event that goes back to `root`, in order; one pass, because a cause stands before its effects.
     pub(super) fn effects_of(&self, root: Position) -> Result<Vec<Arc<Event>>, Problem> {
-        let started = self.boot();
+        let started = self.real();
         let mut family = BTreeSet::from([root]);
         let mut effects = Vec::new();
         let (mut from, to) = (root + 1, self.head());
         let sealed = sidecar::sealed(self)?;
-        while from <= to && effects.len() < EFFECTS_MAX && self.boot().saturating_sub(started) < SEARCH_MAX {
+        while from <= to && effects.len() < EFFECTS_MAX && self.real().saturating_sub(started) < SEARCH_MAX {
             let segment = around(&sealed, from);
             let known = segment.and_then(|s| Some((s.last, self.effects_inside(s, &family)?)));
             let (events, through) = match known {

@@ -1,0 +1,75 @@
+//! Moving a clock that stands still otherwise: from one due instant to the next, each done with before the next comes.
+
+use model::{Code, Problem, Timestamp};
+
+use super::Engine;
+use crate::clock::{Clock, ManualClock, Move};
+use crate::deliver::lock;
+use crate::tenant::Tenant;
+
+/// Rounds of work at one instant after which it is said to run in circles.
+const ROUNDS_MAX: usize = 10_000;
+
+impl Engine {
+    /// Moves the engine's time and answers once everything that is due by then is done, but for what is under way outside.
+    /// Without a move it is a barrier. Refused under the machine's clock.
+    pub fn move_clock(&self, by: Move) -> Result<Timestamp, Problem> {
+        let Some(clock) = self.0.around.clock.told() else { return Err(not_told()) };
+        let _alone = lock(&self.0.moving);
+        let to = target(clock, by)?;
+        self.do_what_is_due(clock)?;
+        while let Some(next) = self.next_instant(clock).filter(|next| *next <= to) {
+            clock.advance(next.since(clock.now()));
+            self.do_what_is_due(clock)?;
+        }
+        clock.advance(to.since(clock.now()));
+        self.do_what_is_due(clock)?;
+        Ok(clock.now())
+    }
+
+    /// When the next thing is due, in tenants that are open and in those that are not.
+    fn next_instant(&self, clock: &ManualClock) -> Option<Timestamp> {
+        let (now, boot) = clock.read();
+        let open = self.open_tenants();
+        let open = open.iter().filter_map(Tenant::due_at).map(|due| now.plus(due.saturating_sub(boot)));
+        let closed: Vec<Timestamp> = lock(&self.0.closed_tenants).values().filter_map(|c| c.due()).collect();
+        open.chain(closed).min()
+    }
+
+    fn do_what_is_due(&self, clock: &ManualClock) -> Result<(), Problem> {
+        for _ in 0..ROUNDS_MAX {
+            self.open_due();
+            let mut ends = true;
+            for tenant in self.open_tenants() {
+                // Also when nothing seems due: somebody else may be at it, and is waited for.
+                tenant.tick();
+                ends &= tenant.work_off();
+            }
+            if !ends {
+                break;
+            }
+            if self.next_instant(clock).is_none_or(|next| next > clock.now()) {
+                return Ok(());
+            }
+        }
+        Err(Problem::new(Code::QuotaExceeded, format!("at {} the work never ends", clock.now()))
+            .hint("an automation probably starts itself again and again"))
+    }
+}
+
+fn target(clock: &ManualClock, by: Move) -> Result<Timestamp, Problem> {
+    let now = clock.now();
+    match by {
+        Move::By(by) => Ok(now.plus(by)),
+        Move::To(to) if to >= now => Ok(to),
+        Move::To(to) => {
+            let detail = format!("the clock is at {now} and never goes back to {to}");
+            Err(Problem::new(Code::RequestInvalid, detail).at("/to").with("now", now.to_string()))
+        }
+    }
+}
+
+fn not_told() -> Problem {
+    Problem::new(Code::ClockReal, "the clock of this server is the machine's, which nobody moves")
+        .hint("start one with `everwhen serve --clock INSTANT` to move its time")
+}
