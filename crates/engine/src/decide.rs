@@ -14,6 +14,7 @@ use model::{Code, Position, Problem, Timestamp};
 use crate::command::{Answer, Command};
 use crate::entropy::Entropy;
 use crate::state::{Fault, State};
+pub(crate) use group::ERASED;
 
 /// A record and its bytes. Formed together, so that what is folded is what is written.
 pub struct Entry {

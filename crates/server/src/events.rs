@@ -54,6 +54,15 @@ fn shown(page: &Page) -> Response {
     json(StatusCode::OK, out)
 }
 
+/// `GET /v1/events/deferred`: publishes that wait for their time.
+pub async fn deferred(call: Call) -> Answer {
+    let params = call.read_params(&["limit"]).await?;
+    let limit = params.limit("limit", 100, 1_000)?;
+    let tenant = call.tenant;
+    let deferred = aside::blocking(move || tenant.deferred(limit)).await?;
+    Ok(json(StatusCode::OK, format!("{{\"deferred\":[{}]}}", deferred.join(","))))
+}
+
 /// `GET /v1/events/{position or id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;

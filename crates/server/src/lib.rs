@@ -121,6 +121,7 @@ fn router(doors: Arc<Doors>) -> Router {
     Router::new()
         .route("/v1/events", get(events::find).post(publish::publish))
         .route("/v1/events/stream", get(stream::stream))
+        .route("/v1/events/deferred", get(events::deferred))
         .route("/v1/events/{id}", get(events::get))
         .route("/v1/events/{id}/lineage", get(events::lineage))
         .route("/v1/groups", get(groups::list))

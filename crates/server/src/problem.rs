@@ -67,7 +67,7 @@ pub async fn no_such_path(uri: Uri) -> Refusal {
     let problem = Problem::new(Code::NotFound, format!("there is no path \"{}\"", uri.path()));
     Refusal(problem.hint(
         "there are /v1/events, /v1/groups, /v1/entities, /v1/concepts, /v1/queries, /v1/mutations, /v1/plan, /v1/apply, \
-         /v1/erase, /v1/backup, /v1/verify, /v1/import, /v1/records, /api/events, /livez, /readyz, /metrics and /errors",
+         /v1/runs, /v1/automations, /v1/waits, /v1/decisions, /v1/explain, /v1/erase, /v1/backup, /v1/verify, /v1/import, /v1/records, /api/events, /livez, /readyz, /metrics and /errors",
     ))
 }
 

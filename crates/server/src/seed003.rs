@@ -27,7 +27,21 @@ pub async fn record(call: Call) -> Answer {
     let limits = tenant.limits();
     let bytes = call.bytes(publish::event_bytes_max(&limits)).await?;
     let draft = Draft::from_seed003(&bytes, &limits)?;
-    Ok(recorded(&tenant.publish(&caller, draft).await?))
+    Ok(recorded(&tenant.publish(&caller, draft).await.map_err(named)?))
+}
+
+/// What a refusal points at, by the name that it has in this document.
+fn named(problem: Problem) -> Problem {
+    let column = match problem.pointer() {
+        Some("/topic") => "/event_type",
+        Some("/subject/kind") => "/entity_type",
+        Some("/subject" | "/subject/id") => "/entity_id",
+        Some("/source") => "/source_system",
+        Some("/time") => "/occurred_at",
+        Some("/key") => "/idempotency_key",
+        _ => return problem,
+    };
+    problem.at(column)
 }
 
 fn recorded(outcome: &Outcome) -> Response {
@@ -100,4 +114,17 @@ pub async fn drain(call: Call) -> Answer {
         Problem::new(Code::DrainNoDispatcher, format!("nothing dispatches for the drainer \"{id}\" yet"));
     let hint = "drain a group with a command instead: everwhen drain GROUP --exec CMD";
     Err(problem.hint(hint).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_points_at_the_name_that_is_used_here() {
+        let at = |pointer| named(Problem::new(Code::EventTopicInvalid, "wrong").at(pointer));
+        assert_eq!(at("/topic").pointer(), Some("/event_type"));
+        assert_eq!(at("/subject/kind").pointer(), Some("/entity_type"));
+        assert_eq!(at("/payload/topic").pointer(), Some("/payload/topic"));
+    }
 }

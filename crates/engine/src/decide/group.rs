@@ -16,7 +16,7 @@ use crate::faults::planted;
 use crate::state::{Group, State};
 
 /// What a dead letter keeps of an event whose content was erased.
-const ERASED: &str = r#"{"erased":true}"#;
+pub(crate) const ERASED: &str = r#"{"erased":true}"#;
 /// Dead letters that one record takes out of the list.
 const REVIVED_MAX: usize = 1_000;
 

@@ -96,16 +96,28 @@ fn repeated(
 }
 
 fn conflict(key: &str, first: &Keyed, this: [u8; 32]) -> Problem {
-    let detail = format!(
-        "key \"{key}\" stands at position {} with another topic, space, subject or payload",
-        first.position
-    );
-    Problem::new(Code::EventKeyConflict, detail)
+    let another = "with another topic, space, subject or payload";
+    let detail = match first.deferred_until {
+        Some(until) => format!("key \"{key}\" waits until {until} {another}"),
+        None if is_erased(first) => {
+            format!("key \"{key}\" stands at position {}, whose content was erased", first.position)
+        }
+        None => format!("key \"{key}\" stands at position {} {another}", first.position),
+    };
+    let problem = Problem::new(Code::EventKeyConflict, detail)
         .hint("a key names one event for ever: use a new key for a new event")
         .at("/key")
-        .with("position", first.position)
-        .with("first_hash", model::id::hex(&first.fingerprint))
-        .with("this_hash", model::id::hex(&this))
+        .with("this_hash", model::id::hex(&this));
+    // A deferred publish has no position yet, and what was erased no hash any more.
+    let problem = match first.deferred_until {
+        Some(_) => problem,
+        None => problem.with("position", first.position),
+    };
+    if is_erased(first) { problem } else { problem.with("first_hash", model::id::hex(&first.fingerprint)) }
+}
+
+fn is_erased(first: &Keyed) -> bool {
+    first.fingerprint == [0; 32]
 }
 
 type KeyEntry = ((String, String), Keyed);

@@ -243,7 +243,6 @@ impl State {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Elapsed times keep their length when the wall clock was stepped by `by_ms`.
     /// How far ahead of where it can be the latest elapsed wait lies: at least that far the wall clock was set back while
     /// nobody looked.
     pub(crate) fn ahead_ms(&self, now: Timestamp) -> Result<i64> {
@@ -262,6 +261,7 @@ impl State {
         Ok(ahead)
     }
 
+    /// Elapsed times keep their length when the wall clock was stepped by `by_ms`.
     pub(crate) fn shift_elapsed(&mut self, by_ms: i64) -> Result<()> {
         let shift = |at: Timestamp| Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000);
         let due: Vec<Due> = self.deferred.iter().copied().collect();

@@ -269,6 +269,12 @@ impl Tenant {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|row| row.position.to_string());
+        for row in rows.iter_mut().filter(|row| row.event == crate::decide::ERASED) {
+            // The letter's copy went with the content; what stays of the event itself is still in the ledger.
+            if let Ok(event) = self.event(&row.position.to_string()) {
+                row.event = event.to_json();
+            }
+        }
         let shown = rows.into_iter().map(|row| {
             let mut letter = json!({
                 "position": row.position, "attempts": row.attempts, "reason": row.reason, "at": row.at,

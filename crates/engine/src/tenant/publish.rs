@@ -81,7 +81,13 @@ impl Tenant {
         let admitted = self
             .admit(caller, drafts, &mut || index += 1)
             .map_err(|problem| problem.within(&format!("/{index}")))?;
-        self.keep_pace(caller, topics.iter().map(String::as_str)).await?;
+        let mut index = 0;
+        let paced = topics.iter().enumerate().map(|(i, topic)| {
+            index = i;
+            topic.as_str()
+        });
+        let paced = self.keep_pace(caller, paced).await;
+        paced.map_err(|problem| problem.within(&format!("/{index}")))?;
         let outcomes = self.record(admitted).await?;
         topics.iter().for_each(|topic| self.observe(topic, started));
         Ok(outcomes)

@@ -56,6 +56,21 @@ impl Query {
         self.topic.is_some() || self.subject.is_some() || self.since.is_some() || self.until.is_some()
     }
 
+    /// Where a page ended, written `position-sum`: the sum is of topic and order, so that a cursor is not taken for
+    /// another search, where it would skip events without a word.
+    fn cursor_at(&self, position: Position) -> String {
+        let topic = self.topic.as_ref().map_or("", |topic| topic.as_str());
+        // FNV-1a, over the topic and one byte for the order.
+        let sum = topic.bytes().chain([u8::from(self.descending)]);
+        let sum = sum.fold(0x811c_9dc5u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        format!("{position}-{sum:08x}")
+    }
+
+    fn opened(&self, cursor: &str) -> Option<Position> {
+        let position = cursor.split_once('-')?.0.parse().ok()?;
+        (self.cursor_at(position) == cursor).then_some(position)
+    }
+
     fn wants(&self, event: &Event) -> bool {
         let envelope = &event.envelope;
         let topic = self.topic.as_ref().is_none_or(|pattern| pattern.receives(&envelope.topic));
@@ -75,6 +90,23 @@ pub struct Page {
 }
 
 impl Tenant {
+    /// Publishes that wait for their time, soonest first, each as text: `{"until":…,"event":…}`, the event as it will be
+    /// recorded, without the position that it will only get then.
+    pub fn deferred(&self, limit: usize) -> Result<Vec<String>, Problem> {
+        self.with_writer(|writer| {
+            let soonest: Vec<_> = writer.state.deferred.iter().take(limit).copied().collect();
+            let mut shown = Vec::with_capacity(soonest.len());
+            for (until, at) in soonest {
+                let kept =
+                    writer.state.deferred_at(at).map_err(|fault| crate::writer::Fatal::from(fault).0)?;
+                let Some((envelope, content)) = kept else { continue };
+                let event = Event { position: 0, recorded_at: until, envelope, content };
+                shown.push(format!("{{\"until\":\"{until}\",\"event\":{}}}", event.to_json()));
+            }
+            Ok(shown)
+        })
+    }
+
     /// Events in order that the query wants. May hold fewer than `limit`, even none, while there is a `next`.
     pub fn find(&self, query: &Query) -> Result<Page, Problem> {
         if query.after.is_some_and(|after| after.saturating_add(1) < self.first()) {
@@ -83,8 +115,13 @@ impl Tenant {
         let mut low = query.after.map_or(self.first(), |after| after.saturating_add(1)).max(self.first());
         let mut high = query.before.map_or(self.head(), |before| before.saturating_sub(1)).min(self.head());
         if let Some(cursor) = &query.cursor {
-            let wrong = || Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out");
-            let at: Position = cursor.parse().map_err(|_| wrong())?;
+            let at = query.opened(cursor).ok_or_else(|| {
+                Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out for this search")
+                    .hint(
+                        "go on with the same topic and order that the cursor came from, or begin without one",
+                    )
+                    .with("parameter", "cursor")
+            })?;
             match query.descending {
                 true => high = high.min(at),
                 false => low = low.max(at),
@@ -104,14 +141,14 @@ impl Tenant {
             let (events, through) = self.step_up(query, &sealed, (low, high))?;
             for event in events.into_iter().filter(|event| query.wants(event)) {
                 if page.events.len() == query.limit {
-                    page.next = Some(event.position.to_string());
+                    page.next = Some(query.cursor_at(event.position));
                     return Ok(page);
                 }
                 page.events.push(event);
             }
             low = through + 1;
             if low <= high && self.real().saturating_sub(started) > SEARCH_MAX {
-                page.next = Some(low.to_string());
+                page.next = Some(query.cursor_at(low));
                 return Ok(page);
             }
         }
@@ -126,14 +163,14 @@ impl Tenant {
             let (events, from) = self.step_down(query, &sealed, (low, high))?;
             for event in events.into_iter().rev().filter(|event| query.wants(event)) {
                 if page.events.len() == query.limit {
-                    page.next = Some(event.position.to_string());
+                    page.next = Some(query.cursor_at(event.position));
                     return Ok(page);
                 }
                 page.events.push(event);
             }
             high = from - 1;
             if high >= low && high > 0 && self.real().saturating_sub(started) > SEARCH_MAX {
-                page.next = Some(high.to_string());
+                page.next = Some(query.cursor_at(high));
                 return Ok(page);
             }
         }

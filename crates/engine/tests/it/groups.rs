@@ -275,6 +275,9 @@ async fn expired_events_hold_no_publish_up() {
         bench.engine.publish(draft()).await.unwrap();
     }
     assert_eq!(bench.engine.publish(draft()).await.unwrap_err().code(), model::Code::GroupLagging);
+    let both = vec![Draft::new("b", &json!(1)), draft()];
+    let problem = bench.tenant.publish_all(&engine::Caller::local(), both).await.unwrap_err();
+    assert_eq!((problem.code(), problem.pointer()), (model::Code::GroupLagging, Some("/1")));
     bench.pass(61.0);
     bench.engine.publish(draft()).await.unwrap();
 }

@@ -91,3 +91,29 @@ async fn a_search_pages_in_both_directions() {
         assert_eq!(seen, want);
     }
 }
+
+#[tokio::test]
+async fn a_cursor_of_another_search_is_refused() {
+    let bench = Bench::new();
+    for n in 0..5 {
+        bench.publish("a", n).await;
+    }
+    let first = bench.tenant.find(&Query { limit: 2, ..Query::default() }).unwrap();
+    let with = |descending, topic: Option<&str>, cursor: &str| {
+        let topic = topic.map(|text| model::topic::Pattern::parse(text).unwrap());
+        let cursor = Some(cursor.to_owned());
+        bench.tenant.find(&Query { limit: 2, descending, topic, cursor, ..Query::default() })
+    };
+    let next = first.next.unwrap();
+    assert_eq!(with(false, None, &next).unwrap().events[0].position, 3);
+    for (descending, topic, cursor) in [
+        (true, None, &*next),
+        (false, Some("a"), &next),
+        (false, None, "3"),
+        (false, None, "3-0"),
+        (false, None, ""),
+    ] {
+        let problem = with(descending, topic, cursor).err().unwrap();
+        assert_eq!(problem.code(), model::Code::RequestInvalid, "{descending} {topic:?} {cursor}");
+    }
+}

@@ -144,6 +144,10 @@ async fn a_deferred_publish_wakes_its_closed_tenant() {
     let dir = TempDir::new();
     let node = open(&dir);
     assert!(matches!(node.publish("acme", "later.x").await, Outcome::Deferred { .. }));
+    let waiting = node.engine.tenant("acme").unwrap().deferred(9).unwrap();
+    let shown: Value = serde_json::from_str(&waiting[0]).unwrap();
+    assert_eq!((waiting.len(), &shown["until"]), (1, &json!("2026-01-01T01:00:00Z")));
+    assert_eq!((&shown["event"]["topic"], shown["event"].get("position")), (&json!("later.x"), None));
     node.pass(IDLE);
     node.only_main();
     assert_eq!(due(&dir)["tenants"]["acme"]["due"], "2026-01-01T01:00:00Z");
@@ -151,6 +155,19 @@ async fn a_deferred_publish_wakes_its_closed_tenant() {
     let acme = node.engine.open_tenants().into_iter().find(|tenant| tenant.name() == "acme").unwrap();
     let found = acme.event(&acme.head().to_string()).unwrap();
     assert_eq!((found.envelope.topic.as_str(), found.recorded_at > start()), ("later.x", true));
+    assert!(acme.deferred(9).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_that_waits_says_until_when() {
+    let dir = TempDir::new();
+    let node = open(&dir);
+    let acme = node.engine.tenant("acme").unwrap();
+    let keyed = |n: u32| Draft { key: Some("k".into()), ..Draft::new("later.y", &json!(n)) };
+    acme.publish(&Caller::local(), keyed(1)).await.unwrap();
+    let problem = acme.publish(&Caller::local(), keyed(2)).await.unwrap_err();
+    let detail = "key \"k\" waits until 2026-01-01T01:00:00Z with another topic, space, subject or payload";
+    assert_eq!((problem.detail(), problem.extra().get("position")), (detail, None));
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
-//! `everwhen events`: find stored events, show one, show what led to it.
+//! `everwhen events`: find stored events, show one, show what led to it, or what is still to come.
 
 use clap::Subcommand;
 use model::{Code, Problem, Timestamp};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{show, tail};
 use crate::output::Stop;
@@ -38,6 +40,16 @@ Examples:
     Get {
         /// A position or an id
         id: String,
+    },
+    /// Show publishes that were deferred and wait for their time, soonest first
+    #[command(after_long_help = "\
+Examples:
+  everwhen events deferred
+  everwhen events deferred --json | jq '.event.topic'")]
+    Deferred {
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit)]
+        limit: usize,
     },
     /// Show what led to an event and what it led to
     #[command(after_long_help = "\
@@ -110,12 +122,46 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             session.out.line(&event)?;
             session.out.flush()
         }
+        What::Deferred { limit } => {
+            let deferred = Reach::existing(session).await?.deferred(limit.min(1_000)).await?;
+            if session.out.json {
+                deferred.iter().try_for_each(|text| session.out.line(text))?;
+                return session.out.flush();
+            }
+            let rows = deferred.iter().map(|text| waiting(text)).collect();
+            show::table(
+                &session.out,
+                &["until", "id", "topic", "payload"],
+                rows,
+                "no publish waits for its time",
+            )
+        }
         What::Lineage { id } => {
             let lineage = Reach::existing(session).await?.lineage(&id).await?;
             session.out.line(&if session.out.json { lineage } else { show::lineage(&lineage) })?;
             session.out.flush()
         }
     }
+}
+
+/// A deferred publish in cells; its event stays text, so that the payload keeps every digit.
+fn waiting(text: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Waiting<'a> {
+        until: String,
+        #[serde(borrow)]
+        event: Event<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        id: String,
+        topic: String,
+        #[serde(borrow)]
+        payload: Option<&'a RawValue>,
+    }
+    let Ok(Waiting { until, event }) = serde_json::from_str(text) else { return vec![text.to_owned()] };
+    let payload = event.payload.map_or("(erased)", RawValue::get);
+    vec![until, event.id, event.topic, payload.to_owned()]
 }
 
 fn finding(list: List) -> Result<Finding, Problem> {

@@ -108,6 +108,21 @@ impl Reach {
         }
     }
 
+    /// Publishes that wait for their time, soonest first, each as text.
+    pub async fn deferred(&self, limit: usize) -> Result<Vec<String>, Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.deferred(limit),
+            Reach::Remote(client) => {
+                #[derive(Deserialize)]
+                struct Page {
+                    deferred: Vec<Box<RawValue>>,
+                }
+                let page: Page = client.get(&format!("/v1/events/deferred?limit={limit}")).await?;
+                Ok(page.deferred.into_iter().map(text).collect())
+            }
+        }
+    }
+
     /// What led to an event and what it led to, as text.
     pub async fn lineage(&self, id: &str) -> Result<String, Problem> {
         match self {

@@ -169,11 +169,16 @@ impl<'l> Reader<'l> {
             }
             (None, Some(coded)) => {
                 let bytes = base64::decode(&coded).ok_or_else(not_base64)?;
+                let read = json::check(&bytes, self.limits.max_depth.saturating_sub(1));
+                // Without a content type bytes are JSON if they read as such, else just bytes.
+                if is_json && read.is_err() && self.draft.content_type.is_none() {
+                    self.draft.content_type = Some("application/octet-stream".to_owned());
+                    return Ok(format!("\"{coded}\""));
+                }
                 if !is_json {
                     return Ok(format!("\"{coded}\""));
                 }
-                json::check(&bytes, self.limits.max_depth.saturating_sub(1))
-                    .map_err(|problem| problem.within("/data_base64"))?;
+                read.map_err(|problem| problem.within("/data_base64"))?;
                 Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
             }
         }

@@ -1,5 +1,5 @@
-//! One pass over checked JSON text that replaces marked nodes and masks inside strings, and copies all else
-//! as written.
+//! One pass over checked JSON text that replaces marked nodes and masks what detectors find, and copies all
+//! else as written.
 
 use model::event::push_text;
 use model::id::hex;
@@ -56,10 +56,7 @@ impl<'a> Rewriter<'a> {
             (b'{', None) => self.object(node),
             (b'[', None) => self.array(node),
             (b'"', None) => self.string(),
-            _ => {
-                let text = self.skip();
-                self.out.push_str(text);
-            }
+            _ => self.word(),
         }
     }
 
@@ -120,6 +117,16 @@ impl<'a> Rewriter<'a> {
                 self.changed = true;
             }
             None => self.out.push_str(quoted),
+        }
+    }
+
+    fn word(&mut self) {
+        let text = self.skip();
+        if self.detectors.finds_number(text) {
+            self.out.push_str("\"***\"");
+            self.changed = true;
+        } else {
+            self.out.push_str(text);
         }
     }
 

@@ -128,6 +128,7 @@ fn data_in_base64_is_bytes_unless_its_type_is_json() {
     };
     assert_eq!(with(r#""datacontenttype":"image/png","data_base64":"iVBORw==""#).unwrap(), "\"iVBORw==\"");
     assert_eq!(with(r#""data_base64":"eyJhIjoxLjB9""#).unwrap(), r#"{"a":1.0}"#);
+    assert_eq!(with(r#""data_base64":"iVBORw==""#).unwrap(), "\"iVBORw==\"");
     assert_eq!(with(r#""datacontenttype":"text/plain","data":"hi""#).unwrap(), "\"aGk=\"");
     assert_eq!(with(r#""datacontenttype":"text/plain""#).unwrap(), "\"\"");
     assert_eq!(with(r#""data":null,"ext1":null"#).unwrap(), "null");
@@ -137,7 +138,7 @@ fn data_in_base64_is_bytes_unless_its_type_is_json() {
             r#""data_base64":"e30=","data":1"#,
             "event.invalid at /data_base64: both \"data\" and \"data_base64\"",
         ),
-        (r#""data_base64":"eyJhIjo=""#, "json.invalid at /data_base64"),
+        (r#""datacontenttype":"application/json","data_base64":"eyJhIjo=""#, "json.invalid at /data_base64"),
     ];
     for (rest, want) in table {
         let problem = with(rest).unwrap_err();

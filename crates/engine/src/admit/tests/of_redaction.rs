@@ -73,10 +73,10 @@ fn of_several_actions_on_a_node_the_strongest_wins() {
 }
 
 #[test]
-fn detectors_mask_inside_strings_at_any_depth() {
+fn detectors_mask_inside_strings_and_card_numbers_at_any_depth() {
     let rule = RedactRule { detectors: Detector::ALL.to_vec(), ..rule() };
-    let payload = r#"{"a":["mail ann\u0040example.org \"now\"",{"c":"4111 1111 1111 1111"}],"n":4111111111111111,"k@x.org":1.0}"#;
-    let want = r#"{"a":["mail *** \"now\"",{"c":"***"}],"n":4111111111111111,"k@x.org":1.0}"#;
+    let payload = r#"{"a":["mail ann\u0040example.org \"now\"",{"c":"4111 1111 1111 1111"}],"n":4111111111111111,"k@x.org":1.0,"at":1700000000004}"#;
+    let want = r#"{"a":["mail *** \"now\"",{"c":"***"}],"n":"***","k@x.org":1.0,"at":1700000000004}"#;
     assert_eq!(payload_after(rule, payload), want);
 }
 
