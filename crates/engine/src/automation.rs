@@ -67,6 +67,13 @@ impl Trigger {
     }
 }
 
+impl Trigger {
+    /// Whether time alone can pull it.
+    pub fn is_timed(&self) -> bool {
+        self.calendar.is_some() || matches!(self.definition.on, TriggerKind::Absent { .. })
+    }
+}
+
 pub fn compile_filter(filter: &definition::Filter) -> Result<Filter, Problem> {
     match filter {
         definition::Filter::Expr(expr) => Filter::parse(&serde_json::Value::from(expr.0.as_str())),

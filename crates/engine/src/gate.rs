@@ -156,9 +156,10 @@ impl Passed {
         passed
     }
 
-    /// A start that no event brings waits in the queue with all that it needs; at other gates nothing would wake it.
+    /// A start that no event brings waits in the queue, or for a pause to end, with all that it needs; at other gates
+    /// nothing would wake it.
     pub fn queue_or_skip(&mut self, start: Option<Value>) {
-        match start.filter(|_| self.gate == Gate::Mode) {
+        match start.filter(|_| self.gate == Gate::Mode || self.reason == Some("paused")) {
             Some(start) => _ = self.values.insert("start".to_owned(), start),
             None => (self.outcome, self.reason, self.key) = (Outcome::Skipped, Some("busy"), None),
         }

@@ -16,6 +16,7 @@
 
 pub mod settings;
 
+mod absent;
 pub mod admit;
 pub mod apply;
 pub mod automation;

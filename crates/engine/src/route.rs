@@ -11,6 +11,7 @@ use model::record::{Outcome, Record, Routed, RunRecord, Verdict};
 use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
+use crate::absent;
 use crate::automation::{Automation, matching};
 use crate::draft::Draft;
 use crate::gate::{self, Gate, Memory, Passed};
@@ -69,8 +70,14 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usiz
     wake::by_change(draft, event, &value)?;
     let mut judged: Vec<(Verdict, Passed, Arc<Automation>)> = Vec::new();
     let mut memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+    let mut heard: Vec<(Arc<Automation>, usize)> = Vec::new();
     for (automation, index) in concerned {
         let trigger = &automation.triggers[*index];
+        if absent::after(trigger).is_some() {
+            let counts = trigger.filter.as_ref().is_none_or(|filter| filter.test(&value) == Ok(true));
+            heard.extend(counts.then(|| (automation.clone(), *index)));
+            continue;
+        }
         let is_routed = memory.state.is_enabled(automation)
             && matching::matches(memory.state, &trigger.definition.on, event, &value)?;
         if !is_routed {
@@ -81,7 +88,7 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usiz
             Err(problem) => filter_error(&problem),
             Ok(true) => {
                 let of = occurrence::of_event(automation, trigger, event, &value, draft.now);
-                judge(&memory, &of)?
+                judge(&memory, &of, Gate::Window)?
             }
         };
         let verdict = verdict(automation, &trigger.definition.id, &passed);
@@ -90,6 +97,9 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usiz
             memory.starting.push((automation.name().to_owned(), passed.stage.clone()));
         }
         judged.push((verdict, passed, automation.clone()));
+    }
+    for (automation, index) in heard {
+        absent::begin(draft, &automation, &automation.triggers[index])?;
     }
     if judged.is_empty() {
         return Ok(());
@@ -109,10 +119,10 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usiz
 }
 
 /// The pause of an operator keeps what comes, that of the breaker refuses it.
-fn judge(memory: &Memory<'_>, of: &gate::Occurrence<'_>) -> Result<Passed> {
+pub fn judge(memory: &Memory<'_>, of: &gate::Occurrence<'_>, from: Gate) -> Result<Passed> {
     let name = of.automation.name();
     if !memory.state.is_paused(name) {
-        return gate::pass(memory, of, Gate::Window);
+        return gate::pass(memory, of, from);
     }
     let storm = memory.state.setting(name).is_some_and(|set| set.reason.as_deref() == Some("storm"));
     Ok(if storm {
@@ -135,7 +145,7 @@ pub fn error_of(problem: &Problem) -> Value {
 pub fn verdict(automation: &Automation, trigger: &str, passed: &Passed) -> Verdict {
     let gate = match passed.reason {
         Some("filter_error") => "filter",
-        Some("paused") => "enabled",
+        Some("paused" | "disabled") => "enabled",
         _ => passed.gate.as_str(),
     };
     Verdict {

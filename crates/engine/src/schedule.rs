@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use lang::cron::{Calendar, jitter};
 use model::definition::{CatchUp, TriggerKind};
-use model::record::{Outcome, Reason, Routed, RunRecord, RunStarted, SchedulePassed, Verdict};
+use model::record::{GateSet, Outcome, Reason, Routed, RunRecord, RunStarted, SchedulePassed, Verdict};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
+use crate::absent;
 use crate::automation::{Automation, Trigger};
 use crate::draft::Draft;
-use crate::gate::{self, Gate, Memory, Occurrence};
+use crate::gate::{Gate, Memory, Occurrence, Passed};
 use crate::route::{self, occurrence, start};
 use crate::state::run::Timer;
 use crate::state::{Result, State};
@@ -25,19 +26,20 @@ const ALL_MAX: u32 = 1_000;
 pub fn arm(state: &mut State) {
     let mut armed = Vec::new();
     for automation in state.catalog.automations.all() {
-        for trigger in automation.triggers.iter().filter(|trigger| trigger.calendar.is_some()) {
+        for trigger in automation.triggers.iter().filter(|trigger| trigger.is_timed()) {
             // One that was never deployed is armed when it is.
             let Some(through) = state.fired_through(automation.name(), &trigger.definition.id) else {
                 continue;
             };
-            armed.extend(next(trigger, through).map(|at| (at, timer(automation, trigger))));
+            armed
+                .extend(next(state, automation, trigger, through).map(|at| (at, timer(automation, trigger))));
         }
     }
     state.runs.timers.retain(|(_, timer)| !matches!(timer, Timer::Schedule { .. }));
     state.runs.timers.extend(armed);
 }
 
-fn timer(automation: &Automation, trigger: &Trigger) -> Timer {
+pub fn timer(automation: &Automation, trigger: &Trigger) -> Timer {
     Timer::Schedule { automation: automation.name().to_owned(), trigger: trigger.definition.id.clone() }
 }
 
@@ -45,9 +47,10 @@ fn through(state: &State, automation: &Automation, trigger: &Trigger, now: Times
     state.fired_through(automation.name(), &trigger.definition.id).unwrap_or(now)
 }
 
-/// The next instant after `through`, with its jitter.
-fn next(trigger: &Trigger, through: Timestamp) -> Option<Timestamp> {
-    let at = trigger.calendar.as_ref()?.next_after(through)?;
+/// The next instant after `through`, with its jitter; or the end of the silence that began there.
+fn next(state: &State, automation: &Automation, trigger: &Trigger, through: Timestamp) -> Option<Timestamp> {
+    let Some(calendar) = &trigger.calendar else { return absent::due(state, automation, trigger, through) };
+    let at = calendar.next_after(through)?;
     Some(at.plus(jitter(&trigger.definition.id, at, spread(&trigger.definition.on))))
 }
 
@@ -90,7 +93,7 @@ pub fn preview(automation: &Automation, now: Timestamp, count: usize) -> Vec<Tim
 pub fn fire(draft: &mut Draft<'_>, name: &str, trigger_id: &str) -> Result<()> {
     let Some(automation) = draft.state.catalog.automations.get(name).cloned() else { return Ok(()) };
     let Some(trigger) = automation.trigger(trigger_id) else { return Ok(()) };
-    let Some(calendar) = &trigger.calendar else { return Ok(()) };
+    let Some(calendar) = &trigger.calendar else { return absent::fire(draft, &automation, trigger) };
     let from = through(draft.state, &automation, trigger, draft.now);
     let due = due(calendar, trigger, from, draft.now);
     let Some(last) = due.last else { return rearm(draft, &automation, trigger, from) };
@@ -201,7 +204,9 @@ fn finish(
         draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts }))?;
     }
     for (at, late) in runs {
-        run_at(draft, automation, trigger, *at, *late)?;
+        let event = event(automation, trigger, *at);
+        let instant = Instant { at: *at, late: *late, event, set: Vec::new() };
+        meet(draft, automation, trigger, instant)?;
     }
     let passed = SchedulePassed {
         automation: automation.name().to_owned(),
@@ -212,7 +217,7 @@ fn finish(
     rearm(draft, automation, trigger, last)
 }
 
-fn rearm(
+pub fn rearm(
     draft: &mut Draft<'_>,
     automation: &Automation,
     trigger: &Trigger,
@@ -220,24 +225,38 @@ fn rearm(
 ) -> Result<()> {
     let timer = timer(automation, trigger);
     draft.state.runs.timers.retain(|(_, other)| *other != timer);
-    draft.state.runs.timers.extend(next(trigger, through).map(|at| (at, timer)));
+    let next = next(draft.state, automation, trigger, through);
+    draft.state.runs.timers.extend(next.map(|at| (at, timer)));
     Ok(())
 }
 
+/// An instant at which time pulls a trigger.
+pub struct Instant {
+    pub at: Timestamp,
+    pub late: bool,
+    /// What its run reads as `event`.
+    pub event: Value,
+    /// What is remembered with its verdict, whatever that is.
+    pub set: Vec<GateSet>,
+}
+
+fn event(automation: &Automation, trigger: &Trigger, at: Timestamp) -> Value {
+    let payload =
+        json!({"scheduledAt": at, "automation": automation.name(), "trigger": trigger.definition.id});
+    let space = automation.definition.space.clone().unwrap_or_else(|| occurrence::SYSTEM.to_owned());
+    let actor = format!("system:automation:{}", automation.name());
+    start::synthetic(&format!("automation.schedule.{}", automation.name()), &space, &actor, payload, at)
+}
+
 /// One due instant asks the gates as an event would.
-fn run_at(
+pub fn meet(
     draft: &mut Draft<'_>,
     automation: &Arc<Automation>,
     trigger: &Trigger,
-    at: Timestamp,
-    late: bool,
+    instant: Instant,
 ) -> Result<Position> {
+    let Instant { at, late, event, set } = instant;
     let space = automation.definition.space.clone().unwrap_or_else(|| occurrence::SYSTEM.to_owned());
-    let payload =
-        json!({"scheduledAt": at, "automation": automation.name(), "trigger": trigger.definition.id});
-    let actor = format!("system:automation:{}", automation.name());
-    let event =
-        start::synthetic(&format!("automation.schedule.{}", automation.name()), &space, &actor, payload, at);
     let of = Occurrence {
         automation,
         trigger: Some(trigger),
@@ -250,7 +269,11 @@ fn run_at(
         of: None,
     };
     let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
-    let mut passed = gate::pass(&memory, &of, Gate::Throttle)?;
+    let mut passed = match draft.state.is_enabled(automation) {
+        true => route::judge(&memory, &of, Gate::Throttle)?,
+        false => Passed::stopped_at(Gate::Window, Outcome::Skipped, "disabled"),
+    };
+    passed.set.extend(set);
     if passed.outcome == Outcome::Pending {
         let start = json!({"kind": "schedule", "event": event, "input": null, "space": space, "depth": 0});
         passed.queue_or_skip(Some(start));

@@ -7,6 +7,7 @@ use model::{Code, Position, Problem};
 use serde_json::Value;
 
 use super::Refusal;
+use crate::absent;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
 use crate::route::{self, start, wake_due};
@@ -163,7 +164,8 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
                 start::settle(draft, id, Outcome::Skipped, Some("disabled"), None)?;
             }
         }
-        Toggle::Enable | Toggle::Pause => {}
+        Toggle::Enable => absent::begin_all(draft, name)?,
+        Toggle::Pause => {}
     }
     Ok(done(draft))
 }
@@ -225,7 +227,7 @@ pub fn deployed(draft: &mut Draft<'_>) -> Result<(), Refusal> {
         .automations
         .all()
         .flat_map(|automation| {
-            let timed = automation.triggers.iter().filter(|trigger| trigger.calendar.is_some());
+            let timed = automation.triggers.iter().filter(|trigger| trigger.is_timed());
             timed.map(|trigger| (automation.name().to_owned(), trigger.definition.id.clone()))
         })
         .filter(|(automation, trigger)| draft.state.fired_through(automation, trigger).is_none())

@@ -313,11 +313,12 @@ impl State {
             self.runs.changed.insert(position, Some(run));
         }
         self.shift_pending(by_ms);
+        crate::absent::shift(self, by_ms);
         Ok(())
     }
 }
 
-pub(super) fn shifted(at: Timestamp, by_ms: i64) -> Timestamp {
+pub(crate) fn shifted(at: Timestamp, by_ms: i64) -> Timestamp {
     Timestamp::from_nanos(at.nanos() + i128::from(by_ms) * 1_000_000)
 }
 

@@ -161,7 +161,7 @@ impl Tenant {
         let waiting = self.with_writer(|writer| {
             let state = &writer.state;
             let timed = state.catalog.automations.all().flat_map(|automation| {
-                let timed = automation.triggers.iter().filter(|trigger| trigger.calendar.is_some());
+                let timed = automation.triggers.iter().filter(|trigger| trigger.is_timed());
                 timed.map(|trigger| (automation.name(), trigger.definition.id.as_str()))
             });
             let mut timed = timed;

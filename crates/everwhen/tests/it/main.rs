@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod absent;
 mod bench;
 mod bus;
 mod check;
