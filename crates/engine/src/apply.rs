@@ -51,7 +51,7 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
         }
         Record::LedgerClosed => {
             state.nobody_is_out();
-            Ok(())
+            state.no_effect_is_out()
         }
         Record::LedgerTruncated { .. } => Ok(()),
         Record::DefinitionsApplied(applied) => state.define(place, applied),
@@ -71,6 +71,7 @@ fn apply_to_run(state: &mut State, place: Place, record: &RunRecord) -> Result<(
         RunRecord::Ended(ended) => return state.end_run(ended),
         RunRecord::SchedulePassed(passed) => state.pass_schedule(passed),
         RunRecord::AutomationSet(set) => state.set_automation(set),
+        RunRecord::Effect(record) => return state.fold_effect(record),
     }
     Ok(())
 }

@@ -107,6 +107,17 @@ pub enum RunCommand {
         how: How,
         value: Value,
     },
+    /// The next effects go to workers: as many of events, and of schedules.
+    HandOut {
+        room: [usize; 2],
+    },
+    /// Effects that are sent only once and were out when the process ended get their answer: nobody knows.
+    Unknown,
+    /// An effect leaves quarantine.
+    Redrive {
+        run: String,
+        wait: u32,
+    },
     Set {
         automation: String,
         toggle: Toggle,
@@ -155,6 +166,7 @@ pub enum Answer {
     Applied(Plan),
     Written(Vec<Written>),
     Started { run: Option<String>, outcome: model::record::Outcome, reason: Option<String> },
+    Effects(Vec<crate::run::Effect>),
     Done { head: Position },
 }
 

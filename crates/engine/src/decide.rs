@@ -1,6 +1,7 @@
 //! State × command → records and an answer. Pure: `now` and entropy are handed in, nothing is changed.
 
 mod define;
+pub(crate) mod effect;
 pub(crate) mod entity;
 mod group;
 pub(crate) mod publish;

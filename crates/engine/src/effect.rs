@@ -4,6 +4,7 @@ pub mod guard;
 pub mod http;
 #[cfg(test)]
 mod tests;
+pub(crate) mod workers;
 
 use model::Problem;
 
@@ -21,4 +22,21 @@ pub enum Class {
 pub struct Failure {
     pub class: Class,
     pub problem: Problem,
+    /// The other side may have seen the request, or part of it.
+    pub sent: bool,
+}
+
+impl Failure {
+    fn new(class: Class, problem: Problem) -> Failure {
+        Failure { class, problem, sent: false }
+    }
+}
+
+impl Class {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Transient => "transient",
+            Class::Permanent => "permanent",
+        }
+    }
 }

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ledger::disk::{Disk, OsDisk};
 use model::event::Event;
@@ -25,6 +26,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::command::Outcome;
 use crate::deliver::lock;
 use crate::deliver::push::{self, Handling, Subscription};
+use crate::effect::workers::Workers;
 use crate::metrics::Metrics;
 use crate::pool::{self, Bell, Pool, Watch, supervise};
 use crate::settings::Settings;
@@ -37,6 +39,8 @@ pub const DEFAULT_TENANT: &str = "main";
 const WRITERS: usize = 2;
 /// Threads that end tenants when the engine closes.
 const CLOSERS: usize = 16;
+/// How long an engine that closes waits for effects that are out; what takes longer is tried again after the next start.
+const EFFECTS_MOST: Duration = Duration::from_secs(5);
 
 pub struct Options {
     pub settings: Settings,
@@ -47,6 +51,8 @@ pub struct Options {
     /// Whether a missing data directory is created.
     pub create: bool,
     pub ledger: ledger::Options,
+    /// Whether requests of runs are made here. If not, they wait for a process that makes them.
+    pub effects: bool,
     /// What the ledgers are written to: the machine's disk, or one that counts or fails.
     pub disk: Arc<dyn Disk>,
 }
@@ -59,6 +65,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             seed: None,
             create: true,
+            effects: true,
             ledger: ledger::Options::default(),
             disk: Arc::new(OsDisk),
         }
@@ -100,6 +107,16 @@ struct Shared {
     opening: Mutex<()>,
     /// Held by whoever moves a clock that stands still otherwise.
     moving: Mutex<()>,
+    /// Who makes the requests of runs.
+    workers: Option<Arc<Workers>>,
+}
+
+impl Drop for Shared {
+    /// Another process may hold the directory from here on: a worker that is still out must not write there.
+    fn drop(&mut self) {
+        self.workers.iter().for_each(|workers| workers.abandon());
+        lock(&self.tenants).values().for_each(Tenant::stop_effects);
+    }
 }
 
 impl Engine {
@@ -118,10 +135,15 @@ impl Engine {
             pool: Pool::start(WRITERS, &health)?,
             bell: Arc::default(),
             health,
+            effects: Arc::default(),
             metrics: Arc::default(),
             settings: Arc::new(options.settings.clone()),
             on_fatal: Arc::new(end_process),
         };
+        let workers = options
+            .effects
+            .then(|| Workers::new(&options.settings.effects, around.effects.clone()))
+            .transpose()?;
         let shared = Shared {
             dir,
             _lock: held,
@@ -137,12 +159,14 @@ impl Engine {
             births: watch::Sender::new(()),
             opening: Mutex::default(),
             moving: Mutex::default(),
+            workers,
         };
         let engine = Engine(Arc::new(shared));
         engine.begin_tenants()?;
         engine.start_timekeeper()?;
         engine.start_housekeeper()?;
         engine.start_opener()?;
+        engine.start_workers()?;
         Ok(engine)
     }
 
@@ -188,11 +212,17 @@ impl Engine {
         }
         let tenants = self.open_tenants();
         tenants.iter().for_each(Tenant::begin_close);
-        for tenant in tenants {
+        for tenant in &tenants {
             tenant.drain().await;
         }
+        if let Some(workers) = &self.0.workers {
+            workers.finish(EFFECTS_MOST).await;
+        }
+        tenants.iter().for_each(Tenant::stop_effects);
+        drop(tenants);
         let ended = self.end_all().await;
-        for bell in [&self.0.around.bell, &self.0.chores, &self.0.openings] {
+        let around = &self.0.around;
+        for bell in [&around.bell, &around.effects, &self.0.chores, &self.0.openings] {
             bell.ring();
         }
         self.0.around.pool.close();

@@ -68,7 +68,10 @@ impl History {
                 Ok(())
             }
             RunRecord::Ended(ended) => self.ended(place, ended),
-            RunRecord::WaitEnded(_) | RunRecord::SchedulePassed(_) | RunRecord::AutomationSet(_) => Ok(()),
+            RunRecord::WaitEnded(_)
+            | RunRecord::SchedulePassed(_)
+            | RunRecord::AutomationSet(_)
+            | RunRecord::Effect(_) => Ok(()),
         }
     }
 

@@ -70,6 +70,10 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+fn is_false(yes: &bool) -> bool {
+    !*yes
+}
+
 /// A place in a list of steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Block {
@@ -181,16 +185,42 @@ pub enum WaitKind {
         approve: bool,
     },
     /// Worked outside the loop.
-    Effect {
-        kind: String,
-        with: Value,
-        key: String,
-        attempt: u32,
-    },
+    Effect(Box<Request>),
     /// A run that was called.
     Call {
         run: Position,
     },
+}
+
+/// What a step asks of the world outside.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    pub kind: String,
+    pub with: Value,
+    /// The same for every attempt of the same step of the same run.
+    pub key: String,
+    pub attempt: u32,
+    /// Of a run that time began: such ones have their own workers.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub scheduled: bool,
+    /// Never sent twice.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub once: bool,
+    /// A worker has it, or had it when the process ended.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub handed: bool,
+    /// How often the process ended without an answer while it was out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub crashes: u32,
+}
+
+impl Request {
+    /// Crashes after which nobody works on it until it is redriven.
+    pub const CRASHES_MAX: u32 = 10;
+
+    pub fn is_quarantined(&self) -> bool {
+        self.crashes >= Request::CRASHES_MAX
+    }
 }
 
 impl WaitKind {
@@ -201,7 +231,7 @@ impl WaitKind {
             WaitKind::Until { .. } => "until",
             WaitKind::For { .. } => "for",
             WaitKind::Ask { .. } => "ask",
-            WaitKind::Effect { .. } => "effect",
+            WaitKind::Effect(_) => "effect",
             WaitKind::Call { .. } => "call",
         }
     }
@@ -252,6 +282,44 @@ impl Run {
     /// Who acts when it writes and publishes.
     pub fn actor(&self) -> String {
         format!("system:automation:{}", self.automation)
+    }
+}
+
+/// An effect that wants a worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    pub run: Position,
+    pub run_id: String,
+    pub automation: String,
+    pub wait: u32,
+    pub kind: String,
+    pub with: Value,
+    /// Sent along with every attempt, so that the other side can tell a repetition.
+    pub key: String,
+    pub attempt: u32,
+    pub scheduled: bool,
+    pub once: bool,
+}
+
+impl Effect {
+    pub fn of(run: &Run, wait: &Wait) -> Option<Effect> {
+        let WaitKind::Effect(request) = &wait.kind else { return None };
+        Some(Effect {
+            run: run.position,
+            run_id: run.id.clone(),
+            automation: run.automation.clone(),
+            wait: wait.number,
+            kind: request.kind.clone(),
+            with: request.with.clone(),
+            key: request.key.clone(),
+            attempt: request.attempt,
+            scheduled: request.scheduled,
+            once: request.once,
+        })
+    }
+
+    pub fn id(&self) -> WaitId {
+        (self.run, self.wait)
     }
 }
 

@@ -30,6 +30,7 @@ pub struct Settings {
     pub tenants: BTreeMap<String, Switches>,
     /// A tenant that nobody used for so long is closed.
     pub idle: Duration,
+    pub effects: Effects,
 }
 
 impl Default for Settings {
@@ -45,6 +46,7 @@ impl Default for Settings {
             switches: Switches::default(),
             tenants: BTreeMap::new(),
             idle: Duration::from_secs(300),
+            effects: Effects::default(),
         }
     }
 }
@@ -65,6 +67,26 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits { max_payload: PAYLOAD_MAX, max_depth: DEPTH_MAX }
+    }
+}
+
+/// How requests of runs to the world outside are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effects {
+    /// Networks and names that may be connected to besides the public internet.
+    pub allow: Vec<String>,
+    /// Requests at a time of runs that events, people and calls began.
+    pub workers: usize,
+    /// Requests at a time of runs that schedules began.
+    pub scheduled_workers: usize,
+    /// For a step that names no other.
+    pub timeout: Duration,
+}
+
+impl Default for Effects {
+    fn default() -> Effects {
+        let timeout = Duration::from_secs(30);
+        Effects { allow: Vec::new(), workers: 10, scheduled_workers: 5, timeout }
     }
 }
 

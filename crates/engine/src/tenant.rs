@@ -5,6 +5,7 @@
 
 mod define;
 mod due;
+mod effects;
 mod entity;
 mod groups;
 mod hand_on;
@@ -73,6 +74,8 @@ pub struct Surroundings {
     pub pool: Arc<Pool>,
     pub bell: Arc<Bell>,
     pub health: Arc<Watch>,
+    /// Calls whoever hands effects to workers.
+    pub effects: Arc<Bell>,
     pub metrics: Arc<Metrics>,
     pub settings: Arc<Settings>,
     /// Called when the process must stop. It does not return in production.
@@ -135,6 +138,8 @@ pub(crate) struct Inner {
     live: live::Live,
     /// What secrets are sealed with; read or made when the first one is.
     key: std::sync::OnceLock<Key>,
+    /// Effects that workers have, and how these are told to stop.
+    out: Mutex<effects::Out>,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
 }
 

@@ -186,7 +186,10 @@ impl Writer {
                 let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
                 let answer = decide::run::decide(&mut draft, command);
                 let entries = draft.into_entries();
-                answer.map(|answer| (entries, answer, true))
+                answer.map(|answer| {
+                    let sync = must_sync(&answer);
+                    (entries, answer, sync)
+                })
             }
             command => {
                 let quiet = is_quiet(&command);
@@ -431,6 +434,14 @@ impl Writer {
             Some(batch) => self.ledger.append(&batch, true).map_err(fatal),
             None => Ok(()),
         }
+    }
+}
+
+/// That an effect was handed out need not survive a loss of power, unless it must not be sent again.
+fn must_sync(answer: &Answer) -> bool {
+    match answer {
+        Answer::Effects(effects) => effects.iter().any(|effect| effect.once),
+        _ => true,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::settings::{Settings, Switches};
+use engine::effect::guard::Guard;
+use engine::settings::{Effects, Settings, Switches};
 use model::{Code, Problem};
 
 mod rules;
@@ -14,7 +15,7 @@ pub use written::edits;
 use written::{Said, Source, Table};
 
 /// Every table of the file with its keys; what is not here is refused.
-const TABLES: [(&str, &[&str]); 7] = [
+const TABLES: [(&str, &[&str]); 8] = [
     (
         "",
         &[
@@ -28,6 +29,7 @@ const TABLES: [(&str, &[&str]); 7] = [
             "schema",
             "redact",
             "attention",
+            "effects",
         ],
     ),
     ("events", &["default_space", "max_payload", "max_depth"]),
@@ -36,6 +38,7 @@ const TABLES: [(&str, &[&str]); 7] = [
     ("schema", &["topic", "file", "name"]),
     ("redact", &["topic", "drop", "mask", "hash", "detectors"]),
     ("attention", &["topic", "filter", "rate", "verdict", "until", "by"]),
+    ("effects", &["allow", "workers", "scheduled_workers", "timeout"]),
 ];
 
 /// The file that `everwhen init` writes: every key with its default, commented out.
@@ -82,6 +85,7 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
     retention(&layered("retention"), &mut config.settings)?;
     own.set("idle", |said| said.duration(), &mut config.settings.idle)?;
     layers(&layered("layers"), &mut config.settings.switches)?;
+    effects(&layered("effects"), &mut config.settings.effects)?;
     tenants(&top, &mut config.settings)?;
     rules::read(&top, &mut config.settings)?;
     Ok(config)
@@ -133,6 +137,21 @@ fn layers(layered: &Layered<'_>, switches: &mut Switches) -> Result<(), Problem>
     layered.set("attention", |said| said.boolean(), &mut switches.attention)?;
     layered.set("tracing", |said| said.boolean(), &mut switches.tracing)?;
     layered.set("metrics", |said| said.boolean(), &mut switches.metrics)
+}
+
+fn effects(layered: &Layered<'_>, effects: &mut Effects) -> Result<(), Problem> {
+    let workers = |said: &Said<'_>| said.number(0, 1_000).map(|n| n as usize);
+    layered.set("allow", allow, &mut effects.allow)?;
+    layered.set("workers", workers, &mut effects.workers)?;
+    layered.set("scheduled_workers", workers, &mut effects.scheduled_workers)?;
+    layered.set("timeout", |said| said.duration(), &mut effects.timeout)
+}
+
+/// In a variable they stand with commas between them.
+fn allow(said: &Said<'_>) -> Result<Vec<String>, Problem> {
+    let allowed = said.texts()?;
+    Guard::parse(allowed.iter().map(String::as_str)).map_err(|problem| said.refused(&problem))?;
+    Ok(allowed)
 }
 
 /// `[tenants.NAME.layers]`: what is not said there is as for all.
@@ -190,14 +209,15 @@ const OTHER_VARIABLES: [&str; 11] =
 
 /// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
 pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {
-    let tables = TABLES.iter().filter(|(table, _)| ["", "events", "retention", "layers"].contains(table));
+    let tables =
+        TABLES.iter().filter(|(table, _)| ["", "events", "retention", "layers", "effects"].contains(table));
     let keys = tables.flat_map(|(table, keys)| {
         keys.iter().map(move |key| match *table {
             "" => key.to_uppercase(),
             table => format!("{table}_{key}").to_uppercase(),
         })
     });
-    let sections = ["EVENTS", "RETENTION", "LAYERS", "TENANTS", "SCHEMA", "REDACT", "ATTENTION"];
+    let sections = ["EVENTS", "RETENTION", "LAYERS", "EFFECTS", "TENANTS", "SCHEMA", "REDACT", "ATTENTION"];
     let known: Vec<String> = keys
         .filter(|key| !sections.contains(&key.as_str()))
         .chain(OTHER_VARIABLES.map(str::to_owned))
@@ -209,7 +229,7 @@ pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Proble
             continue;
         };
         let Some(nearest) = known.iter().min_by_key(|key| edits(given, key)) else { continue };
-        let ours = sections[..3].iter().any(|section| given.starts_with(&format!("{section}_")));
+        let ours = sections[..4].iter().any(|section| given.starts_with(&format!("{section}_")));
         if ours || edits(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
             return Err(Problem::new(Code::ConfigUnknownKey, format!("unknown variable \"{name}\""))
                 .hint(format!("did you mean \"EVERWHEN_{nearest}\"?"))

@@ -88,7 +88,9 @@ fn unwritable(problem: Problem, create: bool) -> Problem {
 }
 
 fn open_here(session: &Session, data: &Path, name: &str, create: bool) -> Result<Local, Problem> {
-    let options = Options { settings: session.config()?.settings, create, ..Options::default() };
+    // A command that ends at once begins no request; the server makes it.
+    let settings = session.config()?.settings;
+    let options = Options { settings, create, effects: false, ..Options::default() };
     let new = !data.join("tenants").exists();
     let engine = Engine::open_with(data, options).map_err(|problem| unwritable(problem, create))?;
     session.keep(&engine);

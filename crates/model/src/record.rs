@@ -4,6 +4,7 @@
 //! fold, because skipping it would rebuild another state than the one that was answered from.
 
 mod change;
+mod effect;
 mod run;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub use change::{Applied, Change, Changed, ChangedData, Set};
+pub use effect::EffectRecord;
 pub use run::{
     AutomationSet, GateSet, How, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunMoved, RunRecord,
     RunStarted, SchedulePassed, SettledOccurrence, Status, Verdict, WaitEnded,

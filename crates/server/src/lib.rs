@@ -158,6 +158,7 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/automations/{name}/{what}", post(runs::toggle))
         .route("/v1/waits", get(runs::waits))
         .route("/v1/waits/{id}/answer", post(runs::answer))
+        .route("/v1/waits/{id}/redrive", post(runs::redrive))
         .route("/v1/decisions", get(runs::decisions))
         .route("/v1/explain/{what}/{id}", get(runs::explain))
         .route("/v1/clock", post(clock::advance))

@@ -166,6 +166,14 @@ pub async fn answer(Path(id): Path<String>, call: Call) -> Answer {
     ok(&json!({"answered": true}))
 }
 
+/// `POST /v1/waits/{id}/redrive`: an effect that was out at ten crashes is tried again.
+pub async fn redrive(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    let tenant = call.tenant.clone();
+    aside::blocking(move || tenant.redrive_effect(&id)).await?;
+    ok(&json!({"redriven": true}))
+}
+
 /// `GET /v1/decisions`
 pub async fn decisions(call: Call) -> Answer {
     let params = call.read_params(&["automation", "outcome", "since", "limit", "cursor"]).await?;

@@ -6,7 +6,7 @@ use model::record::{AutomationSet, How, Outcome, RunRecord};
 use model::{Code, Position, Problem};
 use serde_json::Value;
 
-use super::Refusal;
+use super::{Refusal, effect};
 use crate::absent;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
@@ -45,9 +45,17 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
         }
         RunCommand::Answer { run, wait, value, actor } => answer(draft, &run, wait, value, &actor),
         RunCommand::EffectDone { run, wait, how, value } => {
-            if is_open(draft, (run, wait))? {
-                route::end_wait(draft, (run, wait), how, None, value)?;
-            }
+            effect::done(draft, (run, wait), how, value)?;
+            Ok(done(draft))
+        }
+        RunCommand::HandOut { room } => effect::hand_out(draft, room),
+        RunCommand::Unknown => {
+            effect::unknown(draft)?;
+            Ok(done(draft))
+        }
+        RunCommand::Redrive { run, wait } => {
+            let position = known(draft, &run)?;
+            effect::redrive(draft, (position, wait))?;
             Ok(done(draft))
         }
         RunCommand::Set { automation, toggle } => set(draft, &automation, toggle),
@@ -77,11 +85,6 @@ fn known(draft: &Draft<'_>, run: &str) -> Result<Position, Problem> {
         Problem::new(Code::RunNotFound, format!("no run \"{run}\" is in progress"))
             .hint("`everwhen runs list` shows runs; one that has ended cannot be changed")
     })
-}
-
-fn is_open(draft: &Draft<'_>, (run, wait): (Position, u32)) -> Result<bool, Refusal> {
-    let run = draft.state.run(run)?;
-    Ok(run.is_some_and(|run| run.wait(wait).is_some_and(|wait| wait.ended.is_none())))
 }
 
 /// The first answer wins; who may answer is written in the question.

@@ -11,6 +11,7 @@ mod request;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,10 +65,8 @@ impl Answer {
             _ => (Class::Transient, ""),
         };
         let what = format!("the server answered {}{more}", self.status);
-        Some(Failure {
-            class,
-            problem: Problem::new(Code::HttpStatus, what).with("status_code", self.status),
-        })
+        let problem = Problem::new(Code::HttpStatus, what).with("status_code", self.status);
+        Some(Failure { class, problem, sent: true })
     }
 }
 
@@ -101,21 +100,34 @@ impl Http {
 
     /// Sends it and waits for the whole answer. Not to be called on a thread that serves async tasks.
     pub fn send(&self, request: &Request) -> Result<Answer, Failure> {
-        let (target, sent) = request::prepare(request)?;
-        let runtime = self.runtime.as_ref().expect("there until it is dropped");
-        runtime.block_on(async {
-            match tokio::time::timeout(request.timeout, self.exchange(&target, sent)).await {
-                Ok(ended) => ended,
-                Err(_) => {
-                    let seconds = request.timeout.as_secs_f64();
-                    Err(failed(format!("\"{}\" did not answer within {seconds} seconds", target.host)))
-                }
-            }
-        })
+        self.runtime().block_on(self.sent(request))
     }
 
-    async fn exchange(&self, target: &Target, sent: Sent<Full<Bytes>>) -> Result<Answer, Failure> {
+    /// Where requests are made.
+    pub(super) fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("there until it is dropped")
+    }
+
+    /// As [`Http::send`], for a task of [`Http::runtime`].
+    pub(super) async fn sent(&self, request: &Request) -> Result<Answer, Failure> {
+        let (target, message) = request::prepare(request)?;
+        let connected = AtomicBool::new(false);
+        let ended = tokio::time::timeout(request.timeout, self.exchange(&target, message, &connected)).await;
+        let ended = ended.unwrap_or_else(|_| {
+            let seconds = request.timeout.as_secs_f64();
+            Err(failed(format!("\"{}\" did not answer within {seconds} seconds", target.host)))
+        });
+        ended.map_err(|failure| Failure { sent: connected.load(Ordering::Relaxed), ..failure })
+    }
+
+    async fn exchange(
+        &self,
+        target: &Target,
+        sent: Sent<Full<Bytes>>,
+        connected: &AtomicBool,
+    ) -> Result<Answer, Failure> {
         let stream = self.connect(target).await?;
+        connected.store(true, Ordering::Relaxed);
         let broken = |error: hyper::Error| broken(target, &error);
         let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
@@ -188,7 +200,7 @@ async fn read(response: Response<Incoming>, target: &Target) -> Result<Answer, F
         if bytes.len() + data.len() > ANSWER_MAX {
             let what = format!("the answer of \"{}\" is longer than {ANSWER_MAX} bytes", target.host);
             let problem = Problem::new(Code::HttpAnswer, what).hint("ask for less, page by page");
-            return Err(Failure { class: Class::Permanent, problem });
+            return Err(Failure::new(Class::Permanent, problem));
         }
         bytes.extend_from_slice(&data);
     }
@@ -196,11 +208,11 @@ async fn read(response: Response<Incoming>, target: &Target) -> Result<Answer, F
 }
 
 fn refused(problem: Problem) -> Failure {
-    Failure { class: Class::Permanent, problem }
+    Failure::new(Class::Permanent, problem)
 }
 
 fn failed(what: String) -> Failure {
-    Failure { class: Class::Transient, problem: Problem::new(Code::HttpFailed, what) }
+    Failure::new(Class::Transient, Problem::new(Code::HttpFailed, what))
 }
 
 fn unreachable(target: &Target, error: &io::Error) -> Failure {
@@ -211,7 +223,7 @@ fn unreachable(target: &Target, error: &io::Error) -> Failure {
 fn broken(target: &Target, error: &hyper::Error) -> Failure {
     if error.is_parse() {
         let what = format!("the answer of \"{}\" cannot be read: {error}", target.host);
-        return Failure { class: Class::Permanent, problem: Problem::new(Code::HttpAnswer, what) };
+        return Failure::new(Class::Permanent, Problem::new(Code::HttpAnswer, what));
     }
     failed(format!("the connection to \"{}\" broke: {error}", target.host))
 }

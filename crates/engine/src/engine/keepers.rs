@@ -8,6 +8,7 @@ use model::Problem;
 
 use super::{Engine, Shared};
 use crate::deliver::lock;
+use crate::effect::workers::Workers;
 use crate::maintain::housekeeper::{self, Housekeeper};
 use crate::pool::{Bell, supervise};
 use crate::tenant::Tenant;
@@ -15,6 +16,19 @@ use crate::writer::Moment;
 
 /// The timekeeper and the opener look around at least this often.
 const LOOK_AROUND: Duration = Duration::from_secs(60);
+
+/// As many as there is room for; the rest wait for the next round.
+fn hand_out(workers: &Arc<Workers>, tenant: Tenant) {
+    let room = workers.room();
+    if room == [0, 0] || !tenant.wants_worker() {
+        return;
+    }
+    match tenant.hand_out_effects(room) {
+        Ok(effects) => effects.into_iter().for_each(|effect| workers.begin(tenant.clone(), effect)),
+        // A full disk fails nothing: what waits is looked at again.
+        Err(problem) => tracing::debug!(tenant = tenant.name(), %problem, "no effects were handed out"),
+    }
+}
 
 impl Engine {
     /// Wakes tenants when something is due: deadlines, retries, deferred publishes, unflushed acks.
@@ -62,6 +76,22 @@ impl Engine {
     pub(super) fn start_opener(&self) -> Result<(), Problem> {
         self.keep("opener", &self.0.openings.clone(), |engine| {
             engine.open_due();
+            LOOK_AROUND
+        })
+    }
+
+    /// Hands effects to workers: after each batch that asks for one, and when a worker has room again.
+    pub(super) fn start_workers(&self) -> Result<(), Problem> {
+        let Some(workers) = self.0.workers.clone() else { return Ok(()) };
+        let mut turn = 0;
+        self.keep("effects", &self.0.around.effects.clone(), move |engine| {
+            let mut tenants = engine.open_tenants();
+            drop(engine);
+            // Not always the same one first.
+            turn += 1;
+            let first = turn % tenants.len().max(1);
+            tenants.rotate_left(first);
+            tenants.into_iter().for_each(|tenant| hand_out(&workers, tenant));
             LOOK_AROUND
         })
     }

@@ -48,10 +48,13 @@ impl Tenant {
 
     /// When it must be open again though nobody asks: what is durable and waits for its time.
     pub(crate) fn next_due(&self) -> Result<Option<Timestamp>, Problem> {
+        let now = self.moment().now;
         let first = |writer: &mut Writer| {
             let deferred = writer.state.deferred.first().map(|(until, _)| *until);
             let timer = writer.state.runs.timers.first().map(|(at, _)| *at);
-            Ok(deferred.into_iter().chain(timer).min())
+            // An effect that waits for a worker needs its tenant open.
+            let effect = writer.state.runs.wakes.wants_worker().then_some(now);
+            Ok(deferred.into_iter().chain(timer).chain(effect).min())
         };
         let waiting = self.with_writer(first)?;
         Ok([waiting, retention::next(self)?].into_iter().flatten().min())

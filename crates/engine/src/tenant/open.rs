@@ -96,6 +96,7 @@ impl Tenant {
             recent: Default::default(),
             live: super::live::channel(),
             key: std::sync::OnceLock::new(),
+            out: Mutex::default(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };
@@ -104,6 +105,7 @@ impl Tenant {
         tenant.wake_groups()?;
         tenant.note_opening(opened)?;
         tenant.begin_schedules()?;
+        tenant.begin_effects()?;
         crate::maintain::finish(&tenant)?;
         tenant.due_in(std::time::Duration::ZERO);
         Ok(tenant)
@@ -154,6 +156,7 @@ impl Tenant {
                     through: group.delivered_to,
                 };
                 records.extend(open.map(crashed));
+                records.extend(super::effects::crashed(&writer.state).map_err(broken)?);
                 Ok(())
             })?;
         }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::record::{How, Outcome};
-use model::{Code, Position, Problem, Timestamp};
+use model::record::Outcome;
+use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
 use super::publish::unexpected;
@@ -12,6 +12,7 @@ use super::{Tenant, entity::broken};
 use crate::admit::Caller;
 use crate::automation::Automation;
 use crate::command::{Answer, Command, RunCommand, Toggle};
+pub use crate::run::Effect;
 use crate::run::{Run, Wait, WaitKind};
 use crate::state::State;
 use crate::writer::{Moment, Writer};
@@ -26,18 +27,6 @@ pub struct Started {
     pub run: Option<String>,
     pub outcome: Outcome,
     pub reason: Option<String>,
-}
-
-/// An effect that wants a worker.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Effect {
-    pub run: Position,
-    pub run_id: String,
-    pub wait: u32,
-    pub kind: String,
-    pub with: Value,
-    pub key: String,
-    pub attempt: u32,
 }
 
 impl Tenant {
@@ -65,36 +54,14 @@ impl Tenant {
 
     /// Answers a question; `wait` is `<run>.<number>`.
     pub fn answer_wait(&self, caller: &Caller, wait: &str, value: Value) -> Result<(), Problem> {
-        let parts = wait.rsplit_once('.').and_then(|(run, number)| Some((run, number.parse().ok()?)));
-        let Some((run, number)) = parts else {
-            return Err(Problem::new(Code::NotFound, format!("there is no wait \"{wait}\""))
-                .hint("`everwhen waits list` shows what is open"));
-        };
-        let (run, actor) = (run.to_owned(), caller.actor.clone());
+        let (run, number) = parts_of(wait)?;
+        let actor = caller.actor.clone();
         self.ask_blocking(Command::Run(RunCommand::Answer { run, wait: number, value, actor })).map(drop)
-    }
-
-    /// What a worker made of an effect.
-    pub fn effect_done(&self, effect: &Effect, how: How, value: Value) -> Result<(), Problem> {
-        let (run, wait) = (effect.run, effect.wait);
-        self.ask_blocking(Command::Run(RunCommand::EffectDone { run, wait, how, value })).map(drop)
     }
 
     pub fn set_automation(&self, name: &str, toggle: Toggle) -> Result<(), Problem> {
         let automation = name.to_owned();
         self.ask_blocking(Command::Run(RunCommand::Set { automation, toggle })).map(drop)
-    }
-
-    /// Effects that nobody has answered for, oldest first.
-    pub fn open_effects(&self) -> Result<Vec<Effect>, Problem> {
-        self.with_writer(|writer| {
-            let mut effects = Vec::new();
-            for (position, number) in &writer.state.runs.wakes.effects {
-                let Some(run) = writer.state.run(*position).map_err(broken)? else { continue };
-                effects.extend(run.wait(*number).and_then(|wait| effect_of(&run, wait)));
-            }
-            Ok(effects)
-        })
     }
 
     /// Live runs as contracts §11 shows them, oldest first.
@@ -173,6 +140,7 @@ impl Tenant {
     /// After a batch: whether runs can walk on, and when the next timer is due.
     pub(super) fn note_runs(&self, writer: &Writer, moment: Moment) {
         self.0.ready.store(writer.has_ready(), Ordering::Release);
+        self.note_effects(&writer.state);
         if let Some((at, _)) = writer.state.runs.timers.first() {
             self.due_in(at.since(moment.now));
         }
@@ -202,21 +170,17 @@ impl Tenant {
     }
 }
 
-fn open_waits(run: &Run) -> impl Iterator<Item = &Wait> {
-    run.walk.waits.iter().filter(|wait| wait.ended.is_none())
+/// `<run>.<number>`, as [`Tenant::waits`] names them.
+pub(super) fn parts_of(wait: &str) -> Result<(String, u32), Problem> {
+    let parts = wait.rsplit_once('.').and_then(|(run, number)| Some((run.to_owned(), number.parse().ok()?)));
+    parts.ok_or_else(|| {
+        Problem::new(Code::NotFound, format!("there is no wait \"{wait}\""))
+            .hint("`everwhen waits list` shows what is open")
+    })
 }
 
-fn effect_of(run: &Run, wait: &Wait) -> Option<Effect> {
-    let WaitKind::Effect { kind, with, key, attempt } = &wait.kind else { return None };
-    Some(Effect {
-        run: run.position,
-        run_id: run.id.clone(),
-        wait: wait.number,
-        kind: kind.clone(),
-        with: with.clone(),
-        key: key.clone(),
-        attempt: *attempt,
-    })
+fn open_waits(run: &Run) -> impl Iterator<Item = &Wait> {
+    run.walk.waits.iter().filter(|wait| wait.ended.is_none())
 }
 
 pub(crate) fn run_json(run: &Run) -> Value {
@@ -242,6 +206,12 @@ fn wait_json(run: &Run, wait: &Wait) -> Value {
     }
     match &wait.kind {
         WaitKind::Until { refs, .. } => value["refs"] = json!(refs),
+        WaitKind::Effect(request) => {
+            value["effect"] = json!({"kind": request.kind, "attempt": request.attempt, "key": request.key});
+            if request.is_quarantined() {
+                value["quarantined"] = json!({"crashes": request.crashes});
+            }
+        }
         WaitKind::Ask { question, to, options, .. } => {
             value["question"] = question.clone();
             if !to.is_null() {

@@ -1,48 +1,83 @@
 //! Steps that act outside: asked for here, worked on elsewhere, at least once, under a key that no retry changes.
+//!
+//! With `once: true` an attempt whose end nobody knows is not made again: a person says what happened.
 
-use std::time::Duration;
-
-use model::definition::{Http, Outside, Step};
+use model::definition::{Http, OnError, Outside, Step};
 use model::record::How;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, Stopped, Walk, failure};
-use crate::run::{Block, Inside, WaitKind};
+use crate::decide::effect::UNKNOWN;
+use crate::run::{Block, Ended, Inside, Request, WaitKind};
 
-/// How long an effect may take that names no other time.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// What a person may answer when it is not known whether an effect happened.
+const ANSWERS: [&str; 3] = ["done", "again", "failed"];
 
 impl Walk<'_, '_> {
     pub(super) fn http(&mut self, http: &Http, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
-        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
-            let number = *number;
-            let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
-            self.forget(number);
-            return match ended.how {
-                How::Done => Ok(Flow::Done(ended.value)),
-                _ => Err(Stopped::Failure(failure_of(&ended.value))),
-            };
-        }
-        let state = &self.draft.state;
-        let timeout = match &step.timeout {
-            Some(length) => self.env.length(state, length)?,
-            None => TIMEOUT,
+        let Some(Inside::Wait(number)) = at.inside.as_deref() else {
+            return self.ask_for(http, step, at, path);
         };
-        let with = json!({
+        let number = *number;
+        let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
+        self.forget(number);
+        match (ended.how, ended.value.as_str()) {
+            (How::Answered, Some("again")) => self.ask_for(http, step, at, path),
+            (How::Answered, Some("failed")) => Err(failure(UNKNOWN, "a person said that it failed")),
+            (How::Answered, _) => Ok(Flow::Done(Value::Null)),
+            (How::Done, _) => Ok(Flow::Done(ended.value)),
+            _ => self.not_done(http, step, ended, at, path),
+        }
+    }
+
+    fn ask_for(&mut self, http: &Http, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
+        let state = &self.draft.state;
+        let mut with = json!({
             "method": http.method, "url": self.env.input(state, &http.url)?,
             "headers": self.optional(http.headers.as_ref())?, "body": self.optional(http.body.as_ref())?,
-            "timeout": timeout.as_secs_f64(),
         });
-        let attempt = at.failures + 1;
-        let kind = WaitKind::Effect { kind: "http".to_owned(), with, key: self.effect_key(path), attempt };
-        let number = self.wait(path, kind, None, Map::new());
+        if let Some(length) = &step.timeout {
+            with["timeout"] = self.env.length(state, length)?.as_secs_f64().into();
+        }
+        let request = Request {
+            kind: "http".to_owned(),
+            with,
+            key: format!("{}:{path}", self.run.id),
+            attempt: at.failures + 1,
+            scheduled: self.run.occurrence.kind == "schedule",
+            once: http.once,
+            ..Request::default()
+        };
+        let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
     }
 
-    /// The same for every try of the same step of the same run.
-    fn effect_key(&self, path: &str) -> String {
-        format!("{}:{path}", self.run.id)
+    /// It failed; or nobody knows, which is asked, unless the step says how to go on.
+    fn not_done(
+        &mut self,
+        http: &Http,
+        step: &Step,
+        ended: Ended,
+        at: &mut Block,
+        path: &str,
+    ) -> Result<Flow> {
+        let failure = failure_of(&ended.value);
+        if failure.code != UNKNOWN || step.on_error == OnError::Continue {
+            return Err(Stopped::Failure(failure));
+        }
+        let url = self.env.input(self.draft.state, &http.url)?;
+        let url = url.as_str().unwrap_or_default();
+        let question = format!("did {} {url} happen? {}", http.method, failure.message);
+        let kind = WaitKind::Ask {
+            question: question.into(),
+            to: Value::Null,
+            options: ANSWERS.map(Value::from).to_vec(),
+            approve: false,
+        };
+        let number = self.wait(path, kind, None, Map::new());
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
     }
 
     pub(super) fn outside(&mut self, outside: &Outside) -> Result<Flow> {

@@ -96,7 +96,11 @@ impl Walk<'_, '_> {
         at.failures += 1;
         let error =
             json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});
-        if let Some(retry) = step.retry.as_ref().filter(|retry| self.logic == 0 && at.failures <= retry.max) {
+        // The outside said that it will end the same way each time.
+        let is_final =
+            failure.class == "permanent" && matches!(step.action, Action::Http(_) | Action::Outside(_));
+        let retry = step.retry.as_ref().filter(|retry| self.logic == 0 && at.failures <= retry.max);
+        if let Some(retry) = retry.filter(|_| !is_final) {
             let after = backoff(retry, at.failures, &self.run.id, path);
             let wait = self.wait(path, WaitKind::Retry, Some(after), Default::default());
             self.note(path, step, "waiting", at.failures, error);

@@ -88,6 +88,7 @@ fn open(disk: &SimDisk, clock: &Arc<ManualClock>, settings: &Settings, life: u64
         pool: Pool::inline(),
         bell: Arc::default(),
         health: Arc::default(),
+        effects: Arc::default(),
         metrics: Arc::default(),
         settings: Arc::new(settings.clone()),
         on_fatal: Arc::new(|_| ()),

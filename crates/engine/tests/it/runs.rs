@@ -14,7 +14,7 @@ fn at(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }
 
-async fn rig(yaml: &str) -> Rig {
+pub async fn rig(yaml: &str) -> Rig {
     let rig = Rig::new();
     apply(&rig, yaml).await;
     rig
@@ -23,7 +23,7 @@ async fn rig(yaml: &str) -> Rig {
 const CONCEPTS: &str =
     "@namespace(\"ha\")\n@version(\"1.0.0\")\nconcept entity {\n  state string\n  attributes object\n}\n";
 
-async fn apply(rig: &Rig, yaml: &str) {
+pub async fn apply(rig: &Rig, yaml: &str) {
     let files: BTreeMap<String, String> =
         [("ha/concepts.ew".to_owned(), CONCEPTS.to_owned()), ("a.yaml".to_owned(), yaml.to_owned())].into();
     let checked = check_workspace(&files);
@@ -31,7 +31,7 @@ async fn apply(rig: &Rig, yaml: &str) {
     rig.tenant.apply("test", checked.definitions).await.unwrap();
 }
 
-async fn publish(rig: &Rig, topic: &str, payload: Value) {
+pub async fn publish(rig: &Rig, topic: &str, payload: Value) {
     rig.send(Draft::new(topic, &payload)).await.unwrap();
 }
 
@@ -42,7 +42,7 @@ async fn set(rig: &Rig, id: &str, state: &str) {
 }
 
 /// Payloads of the user's events with this topic, in order.
-fn emitted(rig: &Rig, topic: &str) -> Vec<Value> {
+pub fn emitted(rig: &Rig, topic: &str) -> Vec<Value> {
     let query = engine::tenant::Query {
         topic: Some(model::topic::Pattern::parse(topic).unwrap()),
         limit: 1_000,

@@ -96,6 +96,12 @@ enum WaitsWhat {
         /// JSON, or text
         value: String,
     },
+    /// Try a request again that was out at ten crashes
+    #[command(after_long_help = "Examples:\n  everwhen waits redrive run_01J8Z3V4K5M6N7P8Q9R0S1T2V3.1")]
+    Redrive {
+        /// The wait's id, as `waits list` shows it
+        id: String,
+    },
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
@@ -165,6 +171,10 @@ pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
             let value = entity::json(&value).unwrap_or(Value::String(value));
             reach.answer(&id, value).await?;
             session.out.result(&json!({"answered": true}), || "answered".to_owned())
+        }
+        WaitsWhat::Redrive { id } => {
+            reach.redrive_effect(&id).await?;
+            session.out.result(&json!({"redriven": true}), || "it will be tried again".to_owned())
         }
     }
 }

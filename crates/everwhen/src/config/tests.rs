@@ -44,6 +44,18 @@ fn the_template_is_understood_commented_out_or_not() {
 }
 
 #[test]
+fn what_requests_may_reach_is_said_in_the_file_or_with_commas_in_a_variable() {
+    let text = "[effects]\nallow = [\"10.1.0.0/16\"]\nworkers = 3\ntimeout = \"5s\"\n";
+    let effects = settled(text, &[]).unwrap().settings.effects;
+    assert_eq!((effects.workers, effects.scheduled_workers), (3, 5));
+    assert_eq!((effects.allow, effects.timeout), (vec!["10.1.0.0/16".to_owned()], Duration::from_secs(5)));
+    let env = [("EVERWHEN_EFFECTS_ALLOW", "127.0.0.1, hooks.internal")];
+    assert_eq!(settled(text, &env).unwrap().settings.effects.allow, ["127.0.0.1", "hooks.internal"]);
+    let problem = settled("[effects]\nallow = [\"10.1.0.0/99\"]\n", &[]).err().unwrap();
+    assert!(problem.detail().contains("everwhen.toml:2"), "{problem}");
+}
+
+#[test]
 fn a_tenant_may_switch_layers_for_itself() {
     let text =
         "idle = \"1h\"\n[layers]\nmetrics = false\n[tenants.acme.layers]\nattention = false\n[tenants.b]\n";

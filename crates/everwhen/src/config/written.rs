@@ -200,6 +200,10 @@ impl<'a> Said<'a> {
 
     pub fn texts(&self) -> Result<Vec<String>, Problem> {
         let wrong = || self.wrong("a list of strings");
+        if let Form::Text(text) = &self.value {
+            let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+            return Ok(words.map(str::to_owned).collect());
+        }
         let Form::Toml(DeValue::Array(items)) = &self.value else { return Err(wrong()) };
         items.iter().map(|item| item.get_ref().as_str().map(str::to_owned).ok_or_else(wrong)).collect()
     }

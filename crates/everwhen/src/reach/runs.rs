@@ -152,6 +152,16 @@ impl Reach {
         }
     }
 
+    pub async fn redrive_effect(&self, wait: &str) -> Result<(), Problem> {
+        match self {
+            Reach::Local(local) => local.tenant.redrive_effect(wait),
+            Reach::Remote(client) => client
+                .post::<Value>(&format!("/v1/waits/{}/redrive", escape(wait)), &json!({}))
+                .await
+                .map(drop),
+        }
+    }
+
     /// Why something happened or did not: `event`, `automation` or `run`.
     pub async fn explain(&self, what: &str, id: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
         match self {

@@ -127,6 +127,7 @@ fn open(disk: &SimDisk, clock: &Arc<ManualClock>, pool: &Arc<Pool>, life: u64) -
         pool: pool.clone(),
         bell: Arc::default(),
         health: Arc::default(),
+        effects: Arc::default(),
         metrics: Arc::default(),
         settings: Arc::new(Settings::default()),
         on_fatal: Arc::new(|_| ()),

@@ -80,7 +80,7 @@ fn form(doc: &Doc) -> Read<Vec<Field>> {
 }
 
 pub(crate) fn http(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Read<Action> {
-    only(pairs, "http", &["method", "url", "headers", "body"], faults);
+    only(pairs, "http", &["method", "url", "headers", "body", "once"], faults);
     let url =
         get(pairs, "url").ok_or_else(|| fault(Code::DefinitionInvalid, span, "http needs a \"url\""))?;
     let body = get(pairs, "body").map(Doc::val);
@@ -95,5 +95,6 @@ pub(crate) fn http(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Read<A
         let unknown = fault(Code::DefinitionInvalid, span, format!("unknown method {method:?}"));
         return Err(super::finding::suggest(unknown, &method, METHODS));
     }
-    Ok(Action::Http { method, url: url.val(), headers: get(pairs, "headers").map(Doc::val), body })
+    let once = get(pairs, "once").map(Doc::yes_or_no).transpose()?.unwrap_or(false);
+    Ok(Action::Http { method, url: url.val(), headers: get(pairs, "headers").map(Doc::val), body, once })
 }

@@ -204,7 +204,7 @@ pub(crate) enum Action {
     WaitUntil { condition: Condition, timeout: Option<Length>, on_timeout: Option<definition::OnTimeout> },
     WaitFor { trigger: Box<Trigger>, timeout: Option<Length>, on_timeout: Option<definition::OnTimeout> },
     Ask(Box<Ask>),
-    Http { method: String, url: Val, headers: Option<Val>, body: Option<Val> },
+    Http { method: String, url: Val, headers: Option<Val>, body: Option<Val>, once: bool },
     Outside { runner: &'static str, with: Val },
     Automation { name: Word, args: Option<Val>, wait: bool },
     Stop(Option<Val>),

@@ -239,6 +239,9 @@ pub struct Http {
     pub headers: Option<Input>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Input>,
+    /// Never sent twice: a request whose end is not known asks a person instead of being tried again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub once: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{At, DecodeError, to_text};
+use super::{At, DecodeError, EffectRecord, to_text};
 use crate::{Position, Timestamp};
 
 /// What became of an occurrence (contracts §12).
@@ -230,6 +230,7 @@ pub enum RunRecord {
     Ended(RunEnded),
     SchedulePassed(SchedulePassed),
     AutomationSet(AutomationSet),
+    Effect(EffectRecord),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -331,8 +332,8 @@ struct WaitData {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct WaitBody {
-    value: Value,
+pub(super) struct WaitBody {
+    pub(super) value: Value,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -382,6 +383,7 @@ impl RunRecord {
             RunRecord::Ended(_) => "run.ended",
             RunRecord::SchedulePassed(_) => "schedule.passed",
             RunRecord::AutomationSet(_) => "automation.set",
+            RunRecord::Effect(record) => record.kind(),
         }
     }
 
@@ -422,6 +424,7 @@ impl RunRecord {
             }),
             RunRecord::SchedulePassed(passed) => to_text(passed),
             RunRecord::AutomationSet(set) => to_text(set),
+            RunRecord::Effect(record) => record.data(),
         }
     }
 
@@ -462,6 +465,7 @@ impl RunRecord {
                 let empty = body.output.is_null() && body.message.is_none() && body.steps.is_empty();
                 (!empty).then(|| to_text(&body).into())
             }
+            RunRecord::Effect(record) => record.body(),
             RunRecord::SchedulePassed(_) | RunRecord::AutomationSet(_) => None,
         }
     }
@@ -493,7 +497,7 @@ impl RunRecord {
             }
             "schedule.passed" => RunRecord::SchedulePassed(serde_json::from_str(at.data)?),
             "automation.set" => RunRecord::AutomationSet(serde_json::from_str(at.data)?),
-            _ => return Ok(None),
+            _ => return Ok(EffectRecord::decode(at)?.map(RunRecord::Effect)),
         }))
     }
 }
@@ -515,7 +519,7 @@ fn verdict_body(verdict: &Verdict) -> VerdictBody {
 }
 
 /// The body, or its default when it was left out or erased.
-fn body<'a, T: Default + Deserialize<'a>>(at: &At<'a>) -> Result<T, DecodeError> {
+pub(super) fn body<'a, T: Default + Deserialize<'a>>(at: &At<'a>) -> Result<T, DecodeError> {
     Ok(at.body.map(serde_json::from_str).transpose()?.unwrap_or_default())
 }
 

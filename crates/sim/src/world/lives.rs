@@ -82,6 +82,7 @@ impl World {
             clock: self.clock.clone(),
             pool: self.pool.clone(),
             bell: Arc::default(),
+            effects: Arc::default(),
             health: Arc::default(),
             metrics: Arc::default(),
             settings: Arc::new(settings(!self.temper.ruthless).map_err(broken)?),

@@ -97,5 +97,5 @@ fn headers(request: &Request, uri: &Uri) -> Result<HeaderMap, Failure> {
 }
 
 fn invalid(what: String) -> Failure {
-    Failure { class: Class::Permanent, problem: Problem::new(Code::HttpInvalid, what) }
+    Failure::new(Class::Permanent, Problem::new(Code::HttpInvalid, what))
 }

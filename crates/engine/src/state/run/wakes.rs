@@ -20,6 +20,8 @@ pub struct Wakes {
     pub asks: BTreeSet<WaitId>,
     /// Worked outside.
     pub effects: BTreeSet<WaitId>,
+    /// Those of them that no worker has yet, oldest run first: of events and calls, and of schedules.
+    pub unhanded: [BTreeSet<WaitId>; 2],
 }
 
 impl Wakes {
@@ -39,7 +41,12 @@ impl Wakes {
                 }
             }
             WaitKind::Ask { .. } => _ = self.asks.insert(id),
-            WaitKind::Effect { .. } => _ = self.effects.insert(id),
+            WaitKind::Effect(request) => {
+                self.effects.insert(id);
+                if !request.handed && !request.is_quarantined() {
+                    self.unhanded[usize::from(request.scheduled)].insert(id);
+                }
+            }
             WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Call { .. } => {}
         }
     }
@@ -63,13 +70,21 @@ impl Wakes {
                 }
             }
             WaitKind::Ask { .. } => _ = self.asks.remove(&id),
-            WaitKind::Effect { .. } => _ = self.effects.remove(&id),
+            WaitKind::Effect(request) => {
+                self.effects.remove(&id);
+                self.unhanded[usize::from(request.scheduled)].remove(&id);
+            }
             WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Call { .. } => {}
         }
     }
 
     pub fn is_empty(&self) -> bool {
         self.by_row.is_empty() && self.any.is_empty() && self.by_topic.is_empty()
+    }
+
+    /// Whether an effect is open that no worker has.
+    pub fn wants_worker(&self) -> bool {
+        self.unhanded.iter().any(|lane| !lane.is_empty())
     }
 
     /// Conditions that a change of this row may make true.

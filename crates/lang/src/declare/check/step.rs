@@ -99,11 +99,12 @@ impl Checker<'_> {
             Given::Delay(length) => Action::Delay(self.length(length, scope, refs)),
             Given::WaitUntil { .. } | Given::WaitFor { .. } => self.wait(&step.action, scope, refs),
             Given::Ask(ask) => self.ask(ask, scope, refs),
-            Given::Http { method, url, headers, body } => Action::Http(definition::Http {
+            Given::Http { method, url, headers, body, once } => Action::Http(definition::Http {
                 method: method.clone(),
                 url: self.input(url, scope, refs),
                 headers: headers.as_ref().map(|val| self.input(val, scope, refs)),
                 body: body.as_ref().map(|val| self.input(val, scope, refs)),
+                once: *once,
             }),
             Given::Outside { runner, with } => Action::Outside(definition::Outside {
                 runner: (*runner).to_owned(),

@@ -171,7 +171,7 @@ impl Reading<'_> {
             "repeat" => self.repeat(value),
             "atomic" => Ok(Action::Atomic(self.steps(value))),
             "ask" | "approve" => self.ask(value, key == "approve"),
-            "http" => options::http(value.map("url, method, headers, body")?, value.span, self.faults),
+            "http" => options::http(value.map("url, method, headers, body, once")?, value.span, self.faults),
             "exec" => Ok(Action::Outside { runner: "exec", with: value.val() }),
             "agent" => Ok(Action::Outside { runner: "agent", with: value.val() }),
             "task" => Ok(Action::Outside { runner: "task", with: value.val() }),

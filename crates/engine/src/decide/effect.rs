@@ -1,0 +1,66 @@
+//! Decides about effects: who gets the next ones, what an answer is worth, what a stop left without one (rules R11).
+//!
+//! An attempt is a wait of its own, so run and wait are the token that only the current attempt has; the epoch is the
+//! opening of the tenant, whose handle a worker of an earlier one does not have.
+
+use model::record::{EffectRecord, How, RunRecord};
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use super::Refusal;
+use crate::command::Answer;
+use crate::draft::Draft;
+use crate::route;
+use crate::run::{Effect, WaitId};
+
+/// What a run hears of an effect that was sent, perhaps, and never answered for.
+pub const UNKNOWN: &str = "effect.unknown";
+
+/// Marks the oldest that fit into `room`, those of events and those of schedules, as handed.
+pub fn hand_out(draft: &mut Draft<'_>, room: [usize; 2]) -> Result<Answer, Refusal> {
+    let lanes = draft.state.runs.wakes.unhanded.iter().zip(room);
+    let next: Vec<WaitId> = lanes.flat_map(|(lane, room)| lane.iter().take(room).copied()).collect();
+    let mut effects = Vec::with_capacity(next.len());
+    for (run, wait) in &next {
+        let live = draft.state.run(*run)?;
+        effects.extend(live.as_ref().and_then(|live| Effect::of(live, live.wait(*wait)?)));
+    }
+    if !next.is_empty() {
+        draft.push_run(RunRecord::Effect(EffectRecord::Handed { of: next }))?;
+    }
+    Ok(Answer::Effects(effects))
+}
+
+/// Only an open effect is completed; an answer that comes after its end is written down and changes nothing.
+pub fn done(draft: &mut Draft<'_>, id: WaitId, how: How, value: Value) -> Result<(), Refusal> {
+    if draft.state.effect(id)?.is_some() {
+        return Ok(route::end_wait(draft, id, how, None, value)?);
+    }
+    let late = EffectRecord::Late { run: id.0, wait: id.1, how, value };
+    draft.push_run(RunRecord::Effect(late))?;
+    Ok(())
+}
+
+/// What is sent only once and was out when the process ended: nobody knows whether it happened.
+pub fn unknown(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+    let open: Vec<WaitId> = draft.state.runs.wakes.effects.iter().copied().collect();
+    for id in open {
+        if draft.state.effect(id)?.is_some_and(|request| request.once && request.handed) {
+            let message = "it was begun, and the process ended before an answer came";
+            let value = json!({"code": UNKNOWN, "message": message, "class": "permanent"});
+            route::end_wait(draft, id, How::Failed, None, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes an effect out of quarantine.
+pub fn redrive(draft: &mut Draft<'_>, (run, wait): WaitId) -> Result<(), Refusal> {
+    if !draft.state.effect((run, wait))?.is_some_and(|request| request.is_quarantined()) {
+        return Err(Problem::new(Code::NotFound, "no such effect is in quarantine")
+            .hint("`everwhen waits list` shows what is")
+            .into());
+    }
+    draft.push_run(RunRecord::Effect(EffectRecord::Redriven { run, wait }))?;
+    Ok(())
+}
