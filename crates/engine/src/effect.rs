@@ -4,6 +4,7 @@ pub mod guard;
 pub mod http;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub(crate) mod workers;
 
 use model::Problem;

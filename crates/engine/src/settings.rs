@@ -2,6 +2,7 @@
 //! at open.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use model::time::parse_duration;
@@ -81,12 +82,14 @@ pub struct Effects {
     pub scheduled_workers: usize,
     /// For a step that names no other.
     pub timeout: Duration,
+    /// Root certificates in PEM that are trusted beside the machine's.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for Effects {
     fn default() -> Effects {
         let timeout = Duration::from_secs(30);
-        Effects { allow: Vec::new(), workers: 10, scheduled_workers: 5, timeout }
+        Effects { allow: Vec::new(), workers: 10, scheduled_workers: 5, timeout, ca_file: None }
     }
 }
 

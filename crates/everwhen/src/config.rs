@@ -38,7 +38,7 @@ const TABLES: [(&str, &[&str]); 8] = [
     ("schema", &["topic", "file", "name"]),
     ("redact", &["topic", "drop", "mask", "hash", "detectors"]),
     ("attention", &["topic", "filter", "rate", "verdict", "until", "by"]),
-    ("effects", &["allow", "workers", "scheduled_workers", "timeout"]),
+    ("effects", &["allow", "workers", "scheduled_workers", "timeout", "ca_file"]),
 ];
 
 /// The file that `everwhen init` writes: every key with its default, commented out.
@@ -144,6 +144,8 @@ fn effects(layered: &Layered<'_>, effects: &mut Effects) -> Result<(), Problem> 
     layered.set("allow", allow, &mut effects.allow)?;
     layered.set("workers", workers, &mut effects.workers)?;
     layered.set("scheduled_workers", workers, &mut effects.scheduled_workers)?;
+    let file = |said: &Said<'_>| said.file().map(Some);
+    layered.set("ca_file", file, &mut effects.ca_file)?;
     layered.set("timeout", |said| said.duration(), &mut effects.timeout)
 }
 

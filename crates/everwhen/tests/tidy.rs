@@ -22,6 +22,7 @@ const LONG_FUNCTIONS: &[&str] = &[];
 /// The only files, and whole crates, that may ask the machine for time, chance, threads, files or environment.
 const MAY_ASK_THE_MACHINE: &[&str] = &[
     "crates/engine/src/clock.rs",
+    "crates/engine/src/effect/tls.rs",
     "crates/engine/src/effect/workers.rs",
     "crates/engine/src/engine.rs",
     "crates/engine/src/entropy.rs",

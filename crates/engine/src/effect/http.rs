@@ -1,7 +1,7 @@
 //! One HTTP request of a run: the name is resolved here, every address checked, and a checked one connected to.
 //!
 //! ```text
-//!  url ─▶ host ─▶ addresses ─▶ guard (all of them) ─▶ connect to one of these ─▶ guard again ─▶ request ─▶ answer
+//!  url ─▶ host ─▶ addresses ─▶ guard (all of them) ─▶ connect to one of these ─▶ guard again ─▶ TLS ─▶ request ─▶ answer
 //! ```
 //! Redirects are answers like any other: whoever wants to follow one makes a new request, which is checked anew. There is no
 //! proxy, no cookie, no cache, and no connection is used twice. The calling thread waits, at most `timeout`.
@@ -11,6 +11,7 @@ mod request;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,10 +22,12 @@ use hyper::client::conn::http1;
 use hyper::{Request as Sent, Response};
 use hyper_util::rt::TokioIo;
 use model::{Code, Problem};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
 use super::guard::Guard;
+use super::tls::Tls;
 use super::{Class, Failure};
 use request::Target;
 
@@ -75,18 +78,21 @@ type Resolve = Box<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Syn
 /// Sends requests for any number of threads.
 pub struct Http {
     guard: Guard,
+    tls: Tls,
     resolve: Option<Resolve>,
     runtime: Option<Runtime>,
 }
 
 impl Http {
-    pub fn new(guard: Guard) -> Result<Http, Problem> {
+    /// Trusts the machine's root certificates, and those in `ca_file`.
+    pub fn new(guard: Guard, ca_file: Option<&PathBuf>) -> Result<Http, Problem> {
+        let tls = Tls::new(ca_file)?;
         let runtime =
             Builder::new_multi_thread().worker_threads(1).thread_name("ew-http").enable_all().build();
         let runtime = runtime.map_err(|error| {
             Problem::new(Code::Internal, format!("the threads for HTTP cannot be started: {error}"))
         })?;
-        Ok(Http { guard, resolve: None, runtime: Some(runtime) })
+        Ok(Http { guard, tls, resolve: None, runtime: Some(runtime) })
     }
 
     /// With another way from names to addresses than the system's.
@@ -127,15 +133,13 @@ impl Http {
         connected: &AtomicBool,
     ) -> Result<Answer, Failure> {
         let stream = self.connect(target).await?;
+        if !target.secure {
+            connected.store(true, Ordering::Relaxed);
+            return over(stream, target, sent).await;
+        }
+        let secure = self.tls.connect(&target.host, stream).await?;
         connected.store(true, Ordering::Relaxed);
-        let broken = |error: hyper::Error| broken(target, &error);
-        let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream));
-        let (mut sender, connection) = handshake.await.map_err(broken)?;
-        let answer = async {
-            let response = sender.send_request(sent).await.map_err(broken)?;
-            read(response, target).await
-        };
-        beside(answer, connection).await
+        over(secure, target, sent).await
     }
 
     async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
@@ -176,6 +180,21 @@ impl Drop for Http {
             runtime.shutdown_background();
         }
     }
+}
+
+/// One exchange over a connection that stands.
+async fn over<S>(stream: S, target: &Target, sent: Sent<Full<Bytes>>) -> Result<Answer, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let broken = |error: hyper::Error| broken(target, &error);
+    let handshake = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.map_err(broken)?;
+    let answer = async {
+        let response = sender.send_request(sent).await.map_err(broken)?;
+        read(response, target).await
+    };
+    beside(answer, connection).await
 }
 
 /// Runs `answer` while `connection` is driven; the connection may end first, when the server closes it behind its answer.

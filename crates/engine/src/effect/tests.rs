@@ -4,3 +4,4 @@
 
 mod of_guard;
 mod of_http;
+mod of_tls;

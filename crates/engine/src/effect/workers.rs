@@ -43,7 +43,7 @@ impl Workers {
     pub(crate) fn new(settings: &Effects, bell: Arc<Bell>) -> Result<Arc<Workers>, Problem> {
         let guard = Guard::parse(settings.allow.iter().map(String::as_str))?;
         Ok(Arc::new(Workers {
-            http: Http::new(guard)?,
+            http: Http::new(guard, settings.ca_file.as_ref())?,
             timeout: settings.timeout,
             most: [settings.workers, settings.scheduled_workers],
             busy: watch::Sender::new([0, 0]),

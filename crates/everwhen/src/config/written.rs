@@ -208,6 +208,15 @@ impl<'a> Said<'a> {
         items.iter().map(|item| item.get_ref().as_str().map(str::to_owned).ok_or_else(wrong)).collect()
     }
 
+    /// A file: beside the one that names it, or, in a variable, where the command was started.
+    pub fn file(&self) -> Result<PathBuf, Problem> {
+        let name = self.text()?;
+        Ok(match self.place {
+            Place::File(source, _) => source.beside(&name),
+            Place::Variable(_) => PathBuf::from(name),
+        })
+    }
+
     pub fn boolean(&self) -> Result<bool, Problem> {
         match &self.value {
             Form::Toml(DeValue::Boolean(value)) => Ok(*value),

@@ -29,6 +29,7 @@ pub(super) struct Target {
     /// A name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
+    pub(super) secure: bool,
 }
 
 pub(super) fn prepare(request: &Request) -> Result<(Target, Sent<Full<Bytes>>), Failure> {
@@ -52,11 +53,11 @@ pub(super) fn prepare(request: &Request) -> Result<(Target, Sent<Full<Bytes>>), 
 fn target(url: &str) -> Result<(Uri, Target), Failure> {
     let wrong = |what: &str| invalid(format!("the URL {url:?} {what}"));
     let uri: Uri = url.parse().map_err(|_| wrong("cannot be read"))?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => return Err(wrong("is https, which this build does not speak")),
-        _ => return Err(wrong("does not begin with http://")),
-    }
+    let secure = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return Err(wrong("does not begin with https:// or http://")),
+    };
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(wrong("has a user in it; send an \"authorization\" header"));
     }
@@ -64,8 +65,8 @@ fn target(url: &str) -> Result<(Uri, Target), Failure> {
     if host.is_empty() {
         return Err(wrong("names no host"));
     }
-    let port = uri.port_u16().unwrap_or(80);
-    Ok((uri, Target { host, port }))
+    let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+    Ok((uri, Target { host, port, secure }))
 }
 
 fn headers(request: &Request, uri: &Uri) -> Result<HeaderMap, Failure> {

@@ -57,7 +57,7 @@ fn request(url: String) -> Request {
 }
 
 fn local() -> Http {
-    Http::new(Guard::parse(["127.0.0.0/8"]).unwrap()).unwrap()
+    Http::new(Guard::parse(["127.0.0.0/8"]).unwrap(), None).unwrap()
 }
 
 fn failed(ended: Result<Answer, Failure>) -> (Class, Code) {
@@ -111,7 +111,7 @@ fn a_request_arrives_with_its_key_and_the_answer_comes_back() {
 
 #[test]
 fn nothing_inside_is_connected_to_however_it_is_written() {
-    let (http, canary) = (Http::new(Guard::default()).unwrap(), Canary::new());
+    let (http, canary) = (Http::new(Guard::default(), None).unwrap(), Canary::new());
     let hosts = [
         "127.0.0.1",
         "localhost",
@@ -146,7 +146,7 @@ fn a_name_is_resolved_once_and_one_bad_address_spoils_it() {
     let canary = Canary::new();
     let (counter, port) = (asked.clone(), canary.port());
     // Outside at the first look, inside at the second: only who looks twice is caught.
-    let both = Http::new(Guard::default()).unwrap().resolving(move |_, _| {
+    let both = Http::new(Guard::default(), None).unwrap().resolving(move |_, _| {
         counter.fetch_add(1, Ordering::SeqCst);
         Ok(vec!["93.184.216.34:80".parse().unwrap(), SocketAddr::from(([127, 0, 0, 1], port))])
     });
@@ -157,7 +157,7 @@ fn a_name_is_resolved_once_and_one_bad_address_spoils_it() {
     assert!(canary.untouched());
     let (address, served) = serve(|stream| write(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
     let counter = asked.clone();
-    let named = Http::new(Guard::parse(["hooks.internal"]).unwrap()).unwrap().resolving(move |_, _| {
+    let named = Http::new(Guard::parse(["hooks.internal"]).unwrap(), None).unwrap().resolving(move |_, _| {
         counter.fetch_add(1, Ordering::SeqCst);
         Ok(vec![address])
     });
@@ -236,7 +236,7 @@ fn the_status_says_whether_to_try_again() {
 
 #[test]
 fn a_request_that_cannot_be_sent_is_refused_before_anything_is_resolved() {
-    let http = Http::new(Guard::default()).unwrap().resolving(|_, _| panic!("it was resolved"));
+    let http = Http::new(Guard::default(), None).unwrap().resolving(|_, _| panic!("it was resolved"));
     let urls =
         ["ftp://a/", "a/b", "", "http://", "http://user:pw@example.org/", "http://a b/", "http://a\r\nb/"];
     for url in urls {
