@@ -1,6 +1,7 @@
 //! What clients were told, kept outside the faulted store: after every crash the ledger must say the same.
 
 pub mod group;
+pub mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,6 +59,7 @@ pub struct Oracle {
     pub first: Position,
     /// Events whose content was to be erased, and whether that was answered.
     pub erased: BTreeMap<Position, bool>,
+    pub rows: rows::Rows,
     /// The state, folded from what was found on the disk and from nothing else.
     shadow: State,
 }
@@ -77,7 +79,16 @@ impl Oracle {
     pub fn new() -> Result<Oracle, String> {
         let shadow = State::open(None).map_err(|fault| fault.to_string())?;
         let (sent, live, shown, groups) = (Vec::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Oracle { sent, live, shown, groups, first: 1, erased: BTreeMap::new(), shadow })
+        Ok(Oracle {
+            sent,
+            live,
+            shown,
+            groups,
+            first: 1,
+            erased: BTreeMap::new(),
+            rows: rows::Rows::default(),
+            shadow,
+        })
     }
 
     /// The answer to a batch of publishes has come; keys of events below `first` were trimmed with them.
@@ -233,6 +244,7 @@ impl Oracle {
             }
         }
         self.check_sent(&events, &deferred)?;
+        self.rows.meet(found)?;
         self.check_shown(&ids, last)?;
         self.live.extend(events.into_iter().map(|(n, position)| (position, n)));
         Ok(())
@@ -308,7 +320,9 @@ impl Oracle {
                 self.live.insert(one.position, n);
             }
         }
-        scan::fold(&mut self.shadow, found, Position::MAX)
+        self.rows.meet(found)?;
+        scan::fold(&mut self.shadow, found, Position::MAX)?;
+        self.rows.check_state(&self.shadow)
     }
 
     /// The committed `state.db` must be what folding the ledger from scratch gives.
@@ -323,7 +337,8 @@ impl Oracle {
                 "state.db differs from a fold from scratch: {first:?} ({lines}/{others} rows)"
             ));
         }
-        scan::fold(&mut self.shadow, found, Position::MAX)
+        scan::fold(&mut self.shadow, found, Position::MAX)?;
+        self.rows.check_state(&self.shadow)
     }
 }
 

@@ -10,6 +10,7 @@ mod finish;
 mod house;
 mod lives;
 mod operation;
+mod rows;
 mod workers;
 
 use std::path::PathBuf;
@@ -81,6 +82,8 @@ pub struct Temper {
     pub ruthless: bool,
     /// The process is killed again and again, and workers hardly come to answer.
     pub restless: bool,
+    /// Clients also write rows. The other seeds are what they were without.
+    pub rows: bool,
 }
 
 pub struct World {
@@ -141,7 +144,8 @@ fn words(panic: &(dyn std::any::Any + Send)) -> &str {
 impl World {
     fn new(seed: u64) -> Result<World, String> {
         let mut random = Random::new(seed);
-        let temper = Temper { ruthless: random.once_in(3), restless: random.once_in(8) };
+        let temper =
+            Temper { ruthless: random.once_in(3), restless: random.once_in(8), rows: seed.is_multiple_of(3) };
         let scratch = Scratch::in_memory().map_err(|error| error.to_string())?;
         let dir = scratch.path().join("tenant");
         std::fs::create_dir(&dir).map_err(|error| error.to_string())?;
@@ -179,6 +183,9 @@ impl World {
         }
         world.open()?;
         world.put_groups()?;
+        if world.temper.rows {
+            world.declare()?;
+        }
         Ok(world)
     }
 
@@ -209,9 +216,10 @@ impl World {
             self.pump();
             return self.poll_all();
         }
+        let writes = if self.temper.rows { 20 } else { 0 };
         let weights = match self.temper.restless {
-            true => [12, 24, 5, 16, 8, 3, 1, 1, 1, 2, 16, 4, 1],
-            false => [30, 14, 22, 16, 8, 10, 2, 1, 2, 4, 4, 4, 3],
+            true => [12, 24, 5, 16, 8, 3, 1, 1, 1, 2, 16, 4, 1, writes],
+            false => [30, 14, 22, 16, 8, 10, 2, 1, 2, 4, 4, 4, 3, writes],
         };
         match self.random.weighted(&weights) {
             0 => self.start_publish(),
@@ -229,7 +237,8 @@ impl World {
             9 => self.administrate(),
             10 => self.misfortune(),
             11 => self.look_around(),
-            _ => self.follow(),
+            12 => self.follow(),
+            _ => self.start_write(),
         }
     }
 

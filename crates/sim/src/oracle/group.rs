@@ -39,7 +39,8 @@ pub struct Kind {
 
 impl Kind {
     /// The definition; `retries` varies, everything that decides what matches does not.
-    pub fn definition(&self, retries: u64) -> Value {
+    /// Beside rows, a group keeps to the space of the events it is about.
+    pub fn definition(&self, retries: u64, beside_rows: bool) -> Value {
         let mut body = match self.name {
             "plain" => json!({"pattern": "#"}),
             "narrow" => json!({"pattern": "a.*", "on_expired": "dead_letter", "max_inflight": 3}),
@@ -50,6 +51,9 @@ impl Kind {
             "halting" => json!({"pattern": "a.*", "ordering": "strict", "on_exhausted": "halt"}),
             _ => json!({"pattern": "b.#", "ordering": "strict", "on_expired": "dead_letter"}),
         };
+        if beside_rows {
+            body["space"] = "default".into();
+        }
         body["start"] = "beginning".into();
         body["max_retries"] = retries.into();
         body["ack_deadline"] = "5s".into();

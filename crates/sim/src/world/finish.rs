@@ -59,6 +59,7 @@ impl World {
     pub(super) fn abandon(&mut self, operation: Operation) {
         match &operation.asked {
             Asked::Publish(numbers) => self.oracle.unanswered(numbers),
+            Asked::Write { id, deletes: true, .. } => _ = self.oracle.rows.maybe_gone.insert(id),
             Asked::Pull(group) => {
                 self.oracle.groups.get_mut(group).expect("a group of ours").unheard = true;
             }
@@ -98,6 +99,9 @@ impl World {
                 self.note(format_args!("#{id} publish {numbers:?} -> {said}"));
                 let first = self.tenant().first();
                 self.oracle.answered(&numbers, answer, first)
+            }
+            (Asked::Write { id, expected, deletes }, Answer::Written(answer)) => {
+                self.written(id, (expected, deletes), answer)
             }
             (Asked::Pull(group), Answer::Pulled(Ok(deliveries))) => self.pulled(group, deliveries, disturbed),
             (Asked::Ack { group, held, sync }, Answer::Settled(answer)) => {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use engine::entity::Written;
 use engine::{Delivery, Outcome, Settled};
 use model::{Position, Problem};
 
@@ -12,6 +13,11 @@ use model::{Position, Problem};
 pub enum Asked {
     Publish(Vec<usize>),
     Pull(&'static str),
+    Write {
+        id: &'static str,
+        expected: Option<Position>,
+        deletes: bool,
+    },
     Ack {
         group: &'static str,
         held: Vec<(String, Position)>,
@@ -31,6 +37,7 @@ pub enum Asked {
 
 pub enum Answer {
     Published(Result<Vec<Outcome>, Problem>),
+    Written(Result<Written, Problem>),
     Pulled(Result<Vec<Delivery>, Problem>),
     Settled(Result<Settled, Problem>),
 }
@@ -57,7 +64,7 @@ impl Operation {
 
     pub fn group(&self) -> Option<&'static str> {
         match &self.asked {
-            Asked::Publish(_) => None,
+            Asked::Publish(_) | Asked::Write { .. } => None,
             Asked::Pull(group)
             | Asked::Ack { group, .. }
             | Asked::Other { group, .. }

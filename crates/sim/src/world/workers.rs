@@ -27,7 +27,7 @@ impl World {
     pub(super) fn put_groups(&mut self) -> Result<(), String> {
         for kind in GROUPS {
             let tenant = self.tenant().clone();
-            let body = kind.definition(2);
+            let body = kind.definition(2, self.temper.rows);
             let put = self.finish_now(async move { tenant.put_group(kind.name, &body).await });
             let (_, view) = put.ok_or("a group was not put")?.map_err(|problem| problem.to_string())?;
             let mut truth = GroupTruth::new(kind);
@@ -143,7 +143,7 @@ impl World {
                 let retries = self.random.between(0, 2);
                 self.note(format_args!("put {group} with {retries} retries"));
                 self.loosen(group);
-                let body = kind.definition(retries);
+                let body = kind.definition(retries, self.temper.rows);
                 self.ask(|tenant| async move { tenant.put_group(group, &body).await.map(|_| ()) })
             }
             5 => self.seek(group),

@@ -93,6 +93,21 @@ mod planted {
     }
 
     #[test]
+    fn the_fault_event_without_change_is_found() {
+        is_found("event_without_change", &["says a change that is none"]);
+    }
+
+    #[test]
+    fn the_fault_ignore_if_match_is_found() {
+        is_found("ignore_if_match", &["rests on"]);
+    }
+
+    #[test]
+    fn the_fault_read_committed_rows_is_found() {
+        is_found("read_committed_rows", &["and is read at", "and is not there"]);
+    }
+
+    #[test]
     fn the_fault_ack_early_is_found_by_kill_9_of_the_real_engine() {
         let (passed, said) = run(CRASH, "ack_early", &["--kill9", "40", "--seed", "1"]);
         assert!(!passed && said.contains("breaks a promise"), "{said}");
