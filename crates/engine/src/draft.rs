@@ -41,7 +41,8 @@ impl<'a> Draft<'a> {
         Draft { past: Some(past), ..self }
     }
 
-    /// The first event after `after` that `wanted` says yes to, in the ledger and in what is not yet part of it.
+    /// The first event after `after` that `wanted` says yes to, in the ledger and in what is not yet part of it. What was
+    /// trimmed is not looked at.
     pub fn look_back(
         &self,
         after: Position,
@@ -50,6 +51,7 @@ impl<'a> Draft<'a> {
         let mut next = after + 1;
         if let Some(past) = self.past {
             let (mut reader, mut bytes, head) = (past.reader(), Vec::new(), past.head().position);
+            next = next.max(past.first());
             while next <= head {
                 let mut found = Ok(None);
                 let end = reader.read(next, read::CHUNK, &mut bytes).map_err(unread)?;

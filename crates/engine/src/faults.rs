@@ -5,7 +5,9 @@
 //! `quarantine_unseen`: ten crashes bury whatever may have been out. `lose_unsaid`: a trim that tells no group what it
 //! lost. `erase_ledger_only`: what groups hold in memory keeps its content. `event_without_change`: an event of a row that
 //! did not change. `ignore_if_match`: a row is written over whatever it was. `read_committed_rows`: reads of rows do not
-//! see what was answered since the last COMMIT.
+//! see what was answered since the last COMMIT. `arm_after_check`: a wait does not ask whether what it waits for is so already.
+//! `charge_before_start`: a gate that limits starts counts what did not start. `fire_by_index_id`: a timer fires though its
+//! wait has ended. `claim_before_run`: an occurrence is said to run in another commit than its run, which a crash loses.
 
 /// Whether `EVERWHEN_FAULT` names this bug. Always false without the cargo feature `faults`.
 #[cfg(feature = "faults")]

@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 use crate::automation::{Automation, Trigger};
 use crate::condition;
 use crate::env::Env;
+use crate::faults::planted;
 use crate::state::{Fault, State};
 
 pub use breaker::DEPTH_MAX;
@@ -237,6 +238,9 @@ pub fn pass(memory: &Memory<'_>, of: &Occurrence<'_>, from: Gate) -> Result<Pass
             Gate::Start => charge(memory, of, &mut passed)?,
         }
         if passed.stopped() {
+            if gate == Gate::Conditions && planted("charge_before_start") {
+                limit::charge(memory, of, &mut passed)?;
+            }
             break;
         }
     }

@@ -1,5 +1,6 @@
 //! What clients were told, kept outside the faulted store: after every crash the ledger must say the same.
 
+pub mod acts;
 pub mod group;
 pub mod rows;
 
@@ -60,6 +61,7 @@ pub struct Oracle {
     /// Events whose content was to be erased, and whether that was answered.
     pub erased: BTreeMap<Position, bool>,
     pub rows: rows::Rows,
+    pub acts: acts::Acts,
     /// The state, folded from what was found on the disk and from nothing else.
     shadow: State,
 }
@@ -87,6 +89,7 @@ impl Oracle {
             first: 1,
             erased: BTreeMap::new(),
             rows: rows::Rows::default(),
+            acts: acts::Acts::default(),
             shadow,
         })
     }
@@ -245,6 +248,7 @@ impl Oracle {
         }
         self.check_sent(&events, &deferred)?;
         self.rows.meet(found)?;
+        self.acts.meet(found, &self.erased)?;
         self.check_shown(&ids, last)?;
         self.live.extend(events.into_iter().map(|(n, position)| (position, n)));
         Ok(())
@@ -321,6 +325,7 @@ impl Oracle {
             }
         }
         self.rows.meet(found)?;
+        self.acts.meet(found, &self.erased)?;
         scan::fold(&mut self.shadow, found, Position::MAX)?;
         self.rows.check_state(&self.shadow)
     }

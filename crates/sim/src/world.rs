@@ -3,6 +3,7 @@
 //! Operations are the engine's own futures, polled by hand, so that the seed also decides what happens between two of
 //! their steps, and which of them are dropped half way.
 
+mod acts;
 mod checks;
 mod clients;
 mod drain;
@@ -84,6 +85,8 @@ pub struct Temper {
     pub restless: bool,
     /// Clients also write rows. The other seeds are what they were without.
     pub rows: bool,
+    /// Automations are at work; those need rows.
+    pub acts: bool,
 }
 
 pub struct World {
@@ -144,8 +147,12 @@ fn words(panic: &(dyn std::any::Any + Send)) -> &str {
 impl World {
     fn new(seed: u64) -> Result<World, String> {
         let mut random = Random::new(seed);
-        let temper =
-            Temper { ruthless: random.once_in(3), restless: random.once_in(8), rows: seed.is_multiple_of(3) };
+        let temper = Temper {
+            ruthless: random.once_in(3),
+            restless: random.once_in(8),
+            rows: seed % 3 != 2,
+            acts: seed % 3 == 1,
+        };
         let scratch = Scratch::in_memory().map_err(|error| error.to_string())?;
         let dir = scratch.path().join("tenant");
         std::fs::create_dir(&dir).map_err(|error| error.to_string())?;
@@ -217,9 +224,10 @@ impl World {
             return self.poll_all();
         }
         let writes = if self.temper.rows { 20 } else { 0 };
+        let people = if self.temper.acts { 2 } else { 0 };
         let weights = match self.temper.restless {
-            true => [12, 24, 5, 16, 8, 3, 1, 1, 1, 2, 16, 4, 1, writes],
-            false => [30, 14, 22, 16, 8, 10, 2, 1, 2, 4, 4, 4, 3, writes],
+            true => [12, 24, 5, 16, 8, 3, 1, 1, 1, 2, 16, 4, 1, writes, people],
+            false => [30, 14, 22, 16, 8, 10, 2, 1, 2, 4, 4, 4, 3, writes, people],
         };
         match self.random.weighted(&weights) {
             0 => self.start_publish(),
@@ -238,7 +246,8 @@ impl World {
             10 => self.misfortune(),
             11 => self.look_around(),
             12 => self.follow(),
-            _ => self.start_write(),
+            13 => self.start_write(),
+            _ => self.operate(),
         }
     }
 

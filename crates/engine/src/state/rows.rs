@@ -215,6 +215,7 @@ impl State {
             let failure = self.group_mut(&name).and_then(|group| group.failures.get_mut(&position));
             failure.into_iter().for_each(|failure| failure.error = None);
         }
+        self.scrub_event(position)?;
         self.db.execute("UPDATE deferred SET body = NULL WHERE position = ?1", [position])?;
         self.db.execute("UPDATE key SET fingerprint = zeroblob(32) WHERE position = ?1", [position])?;
         self.open_rows += 1;

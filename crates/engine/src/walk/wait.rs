@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{Flow, Result, Walk, failure};
 use crate::automation::patterns;
 use crate::condition;
+use crate::faults::planted;
 use crate::route;
 use crate::run::{Block, Ended, Inside, Wait, WaitKind};
 use crate::state::State;
@@ -95,7 +96,8 @@ impl Walk<'_, '_> {
         let timeout =
             until.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
         // One that cannot be evaluated does not hold yet.
-        if condition::test(&self.env, self.draft.state, &until.condition).unwrap_or(false) {
+        let is_so = condition::test(&self.env, self.draft.state, &until.condition).unwrap_or(false);
+        if is_so && !planted("arm_after_check") {
             self.env.wait = json!({"completed": true, "remaining": timeout.map(|left| left.as_secs_f64())});
             return Ok(Flow::Done(self.env.wait.clone()));
         }
@@ -135,7 +137,7 @@ impl Walk<'_, '_> {
             _ => Refs::default(),
         };
         let env = self.env.snapshot(&refs);
-        let looks_back = matches!(wait.trigger, TriggerKind::Event(_));
+        let looks_back = matches!(wait.trigger, TriggerKind::Event(_)) && !planted("arm_after_check");
         let taken = self.run.walk.taken.get(path).and_then(Value::as_u64).unwrap_or(0);
         let after = if looks_back { taken.max(self.run.occurrence.position) } else { self.draft.next() };
         let kind = WaitKind::For { trigger: wait.trigger.clone(), filter: wait.filter.clone(), after };

@@ -73,6 +73,12 @@ impl Rows {
         })
     }
 
+    /// Whether somebody may have deleted the row after this version of it.
+    pub fn may_be_gone(&self, id: &str, version: Position) -> bool {
+        let deletes = |told: &Told| matches!(told.at, At::Deleted(at) if told.id == id && at >= version);
+        self.maybe_gone.contains(id) || self.told.iter().any(deletes)
+    }
+
     /// Takes in what is durable, and judges it.
     pub fn meet(&mut self, found: &[Found]) -> Result<(), String> {
         for (index, one) in found.iter().enumerate() {

@@ -33,14 +33,15 @@ impl World {
             for kind in GROUPS {
                 // A strict group gives one at a time.
                 for _ in 0..PULLS_MAX {
-                    if self.drain_group(kind.name)? {
+                    let drained = self.drain_group(kind.name);
+                    if let Some(why) = self.fatal() {
+                        return Err(format!("the process stops on a sound disk: {why}"));
+                    }
+                    if drained? {
                         break;
                     }
                     quiet = false;
                 }
-            }
-            if self.fatal().is_some() {
-                return Err(format!("the process stops on a sound disk: {:?}", self.fatal()));
             }
             if quiet && round > 4 && self.what_is_left().is_empty() {
                 break;
@@ -109,12 +110,15 @@ impl World {
             (view.lag > 0)
                 .then(|| format!("{} lags by {} at floor {}", kind.name, view.lag, view.group.floor))
         };
-        GROUPS.iter().filter_map(lag).collect::<Vec<_>>().join(", ")
+        let lags = GROUPS.iter().filter_map(lag);
+        let runs = self.live_runs().filter(|live| !live.is_empty()).map(|live| format!("{live:?} are live"));
+        lags.chain(runs).collect::<Vec<_>>().join(", ")
     }
 
     /// Every event a group wants was acked, is a dead letter, or has expired; deferred ones have become events.
     fn check_drained(&mut self) -> Result<(), String> {
         self.check_ledger()?;
+        self.oracle.acts.check_done()?;
         for kind in GROUPS {
             self.look_at(kind.name)?;
             let dead = self.dead_letters(kind.name).ok_or("dead letters cannot be read")?;

@@ -70,6 +70,7 @@ impl World {
         self.lives += 1;
         self.calm = self.planned.is_none() && !self.full;
         self.check_ledger()?;
+        self.check_live()?;
         self.begin_following()
     }
 

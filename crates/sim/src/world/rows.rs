@@ -10,6 +10,7 @@ use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
 use super::World;
+use super::acts::AUTOMATIONS;
 use super::finish::is_misfortune;
 use super::operation::{Answer, Asked};
 use crate::oracle::rows::{CONCEPT, IDS, SPACE};
@@ -21,14 +22,20 @@ mutation thing grow { args { id string! size int! } upsert { id: args.id, args.s
 
 impl World {
     pub(super) fn declare(&mut self) -> Result<(), String> {
-        let files = BTreeMap::from([("sim.ew".to_owned(), DECLARED.to_owned())]);
+        let mut files = BTreeMap::from([("sim.ew".to_owned(), DECLARED.to_owned())]);
+        if self.temper.acts {
+            let texts = AUTOMATIONS.iter().enumerate();
+            files.extend(texts.map(|(n, text)| (format!("acts/{n}.yaml"), (*text).to_owned())));
+        }
         let checked = check_workspace(&files);
         if checked.has_errors() {
             return Err(format!("the simulation's own text is wrong: {:?}", checked.findings));
         }
         let tenant = self.tenant().clone();
         let applied = self.finish_now(async move { tenant.apply("sim", checked.definitions).await });
-        applied.ok_or("nothing was applied")?.map(drop).map_err(|problem| problem.to_string())
+        applied.ok_or("nothing was applied")?.map(drop).map_err(|problem| problem.to_string())?;
+        self.oracle.acts.on = self.temper.acts;
+        Ok(())
     }
 
     pub(super) fn start_write(&mut self) -> Result<(), String> {
@@ -114,7 +121,7 @@ impl World {
             }
             Err(problem) if problem.code() == Code::NotFound && !deleted => {
                 let leaves = |asked: &Asked| matches!(asked, Asked::Write { id: other, deletes: true, .. } if *other == id);
-                let may_go = self.oracle.rows.maybe_gone.contains(id)
+                let may_go = self.oracle.rows.may_be_gone(id, version)
                     || self.operations.iter().any(|operation| leaves(&operation.asked));
                 if may_go {
                     Ok(())

@@ -94,7 +94,7 @@ mod planted {
 
     #[test]
     fn the_fault_event_without_change_is_found() {
-        is_found("event_without_change", &["says a change that is none"]);
+        is_found("event_without_change", &["says a change that is none", "and is not there"]);
     }
 
     #[test]
@@ -105,6 +105,26 @@ mod planted {
     #[test]
     fn the_fault_read_committed_rows_is_found() {
         is_found("read_committed_rows", &["and is read at", "and is not there"]);
+    }
+
+    #[test]
+    fn the_fault_arm_after_check_is_found() {
+        is_found("arm_after_check", &["waits for what is already so", "gave up waiting for what had come"]);
+    }
+
+    #[test]
+    fn the_fault_charge_before_start_is_found() {
+        is_found("charge_before_start", &["cool is held back"]);
+    }
+
+    #[test]
+    fn the_fault_fire_by_index_id_is_found() {
+        is_found("fire_by_index_id", &["ended and was not open", "ended after it"]);
+    }
+
+    #[test]
+    fn the_fault_claim_before_run_is_found() {
+        is_found("claim_before_run", &["is said to run and does not start"]);
     }
 
     #[test]

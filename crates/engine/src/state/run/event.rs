@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::Position;
-use model::event::Event;
+use model::event::{Content, Event};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::state::{Result, State};
@@ -79,6 +79,21 @@ impl State {
         let mut read = self.db.prepare_cached("SELECT body FROM event WHERE position = ?1")?;
         let body: Option<String> = read.query_row([position], |row| row.get(0)).optional()?;
         Ok(body.and_then(|body| event_from_json(&body)).map(Arc::new))
+    }
+
+    /// Takes its content from the copy that is kept, as the ledger has lost it.
+    pub(crate) fn scrub_event(&mut self, position: Position) -> Result<()> {
+        let Some(event) = self.event(position)? else { return Ok(()) };
+        let erased = Event { content: Content::Erased, ..event.as_ref().clone() };
+        let events = &mut self.runs.events;
+        if events.stored.contains(&position) {
+            let mut put = self.db.prepare_cached("UPDATE event SET body = ?2 WHERE position = ?1")?;
+            put.execute(params![position, erased.to_json()])?;
+        }
+        if let Some(kept) = events.recent.get_mut(&position) {
+            *kept = Arc::new(erased);
+        }
+        Ok(())
     }
 
     pub(super) fn store_events(&mut self) -> Result<()> {

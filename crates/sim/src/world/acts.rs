@@ -1,0 +1,147 @@
+//! Automations at work in the simulated world: what is declared, people who start and cancel runs, and whether what waits
+//! still waits after a restart.
+
+use std::collections::BTreeMap;
+
+use engine::Caller;
+use model::Problem;
+use serde_json::{Value, json};
+
+use super::World;
+use super::finish::is_misfortune;
+
+/// One text for each; each publishes one event at its end, into the space of the rows, away from the groups.
+pub const AUTOMATIONS: [&str; 10] = [
+    "automation: echo
+triggers:
+  - event: a.x
+mode: {is: parallel, max: 1000}
+actions:
+  - publish: {topic: out.echo, space: rows, payload: {of: 1}}
+",
+    "automation: calm
+triggers:
+  - event: a.*
+    debounce: {for: 2s, max_wait: 9s}
+mode: {is: parallel, max: 1000}
+actions:
+  - publish: {topic: out.calm, space: rows}
+",
+    "automation: slow
+triggers:
+  - event: a.y
+mode: {is: queued, max: 4}
+actions:
+  - delay: 4s
+  - publish: {topic: out.slow, space: rows}
+",
+    "automation: latest
+triggers:
+  - event: b.y
+mode: restart
+actions:
+  - delay: 6s
+  - publish: {topic: out.latest, space: rows}
+",
+    "automation: pay
+triggers:
+  - event: b.x
+mode: {is: parallel, max: 1000}
+actions:
+  - delay: 2s
+  - wait_for: {event: a.x, filter: 'event.payload.k == trigger.event.payload.k', timeout: 20s, on_timeout: continue}
+  - publish: {topic: out.pay, space: rows}
+",
+    "automation: cool
+triggers:
+  - event: b.x
+    cooldown: 8s
+conditions:
+  - event.payload.k > 1
+mode: single
+actions:
+  - publish: {topic: out.cool, space: rows}
+",
+    "automation: late
+triggers:
+  - event: later.z
+mode: {is: parallel, max: 1000}
+actions:
+  - publish: {topic: out.late, space: rows}
+",
+    "automation: heal
+triggers:
+  - state: {entity: v1:sim:thing/b, field: size, to: 2}
+mode: {is: parallel, max: 1000}
+actions:
+  - wait_until: {condition: 'state[\"v1:sim:thing\"][\"a\"].size == 3', timeout: 15s, on_timeout: continue}
+  - mutate: grow
+    args: {id: d, size: 1}
+  - publish: {topic: out.heal, space: rows}
+",
+    "automation: dwell
+triggers:
+  - state: {entity: v1:sim:thing/c, field: size, to: 1}
+    for: 3s
+mode: {is: parallel, max: 1000}
+actions:
+  - publish: {topic: out.dwell, space: rows}
+",
+    "automation: tick
+triggers:
+  - every: 10s
+actions:
+  - publish: {topic: out.tick, space: rows}
+",
+];
+
+impl World {
+    /// A person starts or cancels a run.
+    pub(super) fn operate(&mut self) -> Result<(), String> {
+        if self.random.once_in(3) {
+            return self.cancel_one();
+        }
+        let name = *self.random.pick(&["slow", "echo", "tick"]);
+        let input = json!({"k": 1});
+        let started = self.tenant().start_run(&Caller::local(), name, input, None);
+        let said = started.as_ref().map(|started| started.outcome.as_str());
+        self.note(format_args!("start {name} -> {:?}", said.map_err(|problem| problem.code().as_str())));
+        excused(started.map(drop))
+    }
+
+    fn cancel_one(&mut self) -> Result<(), String> {
+        let Some(live) = self.live_runs() else { return Ok(()) };
+        if live.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<&String> = live.keys().collect();
+        let id = (*self.random.pick(&ids)).clone();
+        let cancelled = self.tenant().cancel_run(&id);
+        self.note(format_args!("cancel {id} -> {:?}", cancelled.as_ref().map_err(|p| p.code().as_str())));
+        excused(cancelled)
+    }
+
+    /// Live runs by id, each with the number of its open waits; `None` while the disk is broken.
+    pub(super) fn live_runs(&self) -> Option<BTreeMap<String, usize>> {
+        let shown = self.tenant().live_runs(None).ok()?;
+        let waits = |run: &Value| run["waits"].as_array().map_or(0, Vec::len);
+        Some(shown.iter().filter_map(|run| Some((run["id"].as_str()?.to_owned(), waits(run)))).collect())
+    }
+
+    /// What lived when the process ended lives again, and waits for as many things.
+    pub(super) fn check_live(&self) -> Result<(), String> {
+        let (Some(live), true) = (self.live_runs(), self.oracle.acts.on) else { return Ok(()) };
+        let wanted = self.oracle.acts.live();
+        match live == wanted {
+            true => Ok(()),
+            false => Err(format!("the ledger says that {wanted:?} live, and {live:?} do")),
+        }
+    }
+}
+
+fn excused(answer: Result<(), Problem>) -> Result<(), String> {
+    match answer {
+        Err(problem) if !is_misfortune(&problem) => Err(problem.to_string()),
+        _ => Ok(()),
+    }
+}
