@@ -129,7 +129,7 @@ impl Acts {
                     Ok(())
                 }
             },
-            RunRecord::AutomationSet(_) => Ok(()),
+            RunRecord::AutomationSet(_) | RunRecord::Effect(_) => Ok(()),
         }
     }
 

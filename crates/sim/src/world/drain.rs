@@ -10,6 +10,8 @@ use crate::oracle::group::GROUPS;
 
 /// Rounds in which every group must have come to its end.
 const ROUNDS_MAX: usize = 20;
+/// Turns of the writer in which an operation must come to its end; runs that walk take turns, too.
+pub(super) const TURNS_MAX: usize = 64;
 /// Pulls of one group in a round.
 const PULLS_MAX: usize = 400;
 
@@ -53,7 +55,7 @@ impl World {
     }
 
     fn settle_operations(&mut self) -> Result<(), String> {
-        for _ in 0..8 {
+        for _ in 0..TURNS_MAX {
             self.pump();
             self.poll_all()?;
         }

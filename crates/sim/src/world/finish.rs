@@ -8,6 +8,7 @@ use engine::{Delivery, Settled};
 use model::{Code, Position, Problem};
 
 use super::World;
+use super::drain::TURNS_MAX;
 use super::operation::{Answer, Asked, Operation, poll};
 use super::workers::Hand;
 use crate::oracle::group::Order;
@@ -77,7 +78,7 @@ impl World {
     /// Drives a future of an administrator to its end; `None` if the process stopped first.
     pub(super) fn finish_now<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
-        for _ in 0..16 {
+        for _ in 0..TURNS_MAX {
             if let std::task::Poll::Ready(value) = poll(future.as_mut()) {
                 return Some(value);
             }
@@ -101,7 +102,7 @@ impl World {
                 self.oracle.answered(&numbers, answer, first)
             }
             (Asked::Write { id, expected, deletes }, Answer::Written(answer)) => {
-                self.written(id, (expected, deletes), answer)
+                self.written(id, (expected, deletes), *answer)
             }
             (Asked::Pull(group), Answer::Pulled(Ok(deliveries))) => self.pulled(group, deliveries, disturbed),
             (Asked::Ack { group, held, sync }, Answer::Settled(answer)) => {

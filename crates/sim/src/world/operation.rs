@@ -37,7 +37,7 @@ pub enum Asked {
 
 pub enum Answer {
     Published(Result<Vec<Outcome>, Problem>),
-    Written(Result<Written, Problem>),
+    Written(Box<Result<Written, Problem>>),
     Pulled(Result<Vec<Delivery>, Problem>),
     Settled(Result<Settled, Problem>),
 }

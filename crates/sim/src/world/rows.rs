@@ -66,7 +66,7 @@ impl World {
         self.note(format_args!("write {id} {:?} if {known:?}", write.action));
         let tenant = self.tenant().clone();
         self.start(Asked::Write { id, expected: known, deletes }, async move {
-            Answer::Written(tenant.write(&Caller::local(), write).await)
+            Answer::Written(Box::new(tenant.write(&Caller::local(), write).await))
         })
     }
 
@@ -75,7 +75,7 @@ impl World {
         self.note(format_args!("mutate {id}"));
         let tenant = self.tenant().clone();
         self.start(Asked::Write { id, expected: None, deletes: false }, async move {
-            Answer::Written(tenant.mutate(&Caller::local(), "grow", args, Some(SPACE)).await)
+            Answer::Written(Box::new(tenant.mutate(&Caller::local(), "grow", args, Some(SPACE)).await))
         })
     }
 
