@@ -61,6 +61,12 @@ pub struct Walked {
     /// Waits so far; the next one's number.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waited: u32,
+    /// When the whole run must be over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// How often it failed and began again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tries: u32,
     /// The last event that a `wait_for` at each path took.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub taken: Map<String, Value>,
@@ -81,6 +87,9 @@ pub struct Block {
     /// Failures of the step at `next` so far.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
+    /// The wait that ends when the step at `next` takes too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
     /// What the step at `next` is doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Box<Inside>>,
@@ -158,6 +167,8 @@ pub enum WaitKind {
     Retry,
     /// Only lets others go on.
     Yield,
+    /// The time that a step may take.
+    Limit,
     Until {
         condition: model::definition::Condition,
         refs: Vec<String>,
@@ -227,7 +238,7 @@ impl WaitKind {
     /// As contracts §11 names it.
     pub fn as_str(&self) -> &'static str {
         match self {
-            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield => "delay",
+            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Limit => "delay",
             WaitKind::Until { .. } => "until",
             WaitKind::For { .. } => "for",
             WaitKind::Ask { .. } => "ask",

@@ -10,6 +10,7 @@ mod ask;
 mod branch;
 mod call;
 mod effect;
+mod judge;
 mod looping;
 mod publish;
 mod step;
@@ -31,6 +32,7 @@ use crate::run::{Block, Run};
 use crate::state::{Fault, Result as StateResult};
 
 pub(crate) use call::{Invoked, invoke};
+pub(crate) use judge::time_out;
 pub(crate) use wait::next_minute;
 
 /// Steps after which a loop lets others go on.
@@ -91,8 +93,10 @@ fn refused(refusal: Refusal) -> Stopped {
     }
 }
 
+/// What did not come in time may come next time; everything else ends the same way each time.
 fn failure(code: &str, message: impl Into<String>) -> Stopped {
-    Stopped::Failure(Failure { code: code.to_owned(), message: message.into(), class: "permanent" })
+    let class = if code.ends_with(".timeout") { "transient" } else { "permanent" };
+    Stopped::Failure(Failure { code: code.to_owned(), message: message.into(), class })
 }
 
 struct Walk<'d, 'a> {
@@ -129,6 +133,11 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         };
         return ended(draft, &run, Err(gone), Vec::new());
     };
+    let mut run = run;
+    if let (None, Some(timeout)) = (run.walk.deadline, &automation.definition.timeout) {
+        // One that cannot be computed limits nothing; `check` has looked at those that are written out.
+        run.walk.deadline = env.length(draft.state, timeout).ok().map(|length| run.started_at.plus(length));
+    }
     let mut at = run.walk.at.clone();
     let mut walk = Walk { draft, run, env, trace: Vec::new(), steps: 0, yielded: false, logic: 0, atomic: 0 };
     let result = walk.block(&automation.definition.steps, &mut at, "actions");
@@ -139,7 +148,6 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         Err(Stopped::Failure(failure)) => Some(Err(failure)),
         Err(Stopped::Fault(fault)) => return Err(fault),
     };
-    let made = draft.len();
     match end {
         None => {
             (run.walk.at, run.walk.outputs, run.walk.wait) = (at, env.outputs, env.wait);
@@ -150,12 +158,8 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         }
         Some(result) => ended(draft, &run, result, trace)?,
     }
-    route_between(draft, from, made)
-}
-
-/// Events that the stretch wrote find whom they concern.
-fn route_between(draft: &mut Draft<'_>, from: usize, made: usize) -> StateResult<()> {
-    if made > from { route::all(draft, from) } else { Ok(()) }
+    // Events that the stretch wrote find whom they concern.
+    route::all(draft, from)
 }
 
 /// `None`: the event it reads is gone.
@@ -182,6 +186,11 @@ fn ended(
     result: std::result::Result<Value, Failure>,
     steps: Vec<Value>,
 ) -> StateResult<()> {
+    if let Err(failure) = &result
+        && judge::begins_again(draft, run, failure, &steps)?
+    {
+        return Ok(());
+    }
     let (status, output, failure) = match result {
         Ok(output) => (Status::Completed, output, None),
         Err(failure) => (Status::Failed, Value::Null, Some(failure)),
@@ -196,6 +205,7 @@ fn ended(
         steps,
     };
     draft.push_run(RunRecord::Ended(record))?;
+    judge::ended(draft, run, failure.as_ref())?;
     after_end(draft, run, status, &output, failure.as_ref().map(|failure| failure.message.as_str()))
 }
 

@@ -140,7 +140,9 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
         Toggle::Pause => (None, Some(true)),
         Toggle::Resume => (None, Some(false)),
     };
-    let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason: None };
+    // Whoever switches it on again gives it another three tries.
+    let failures = (toggle == Toggle::Enable).then_some(0);
+    let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason: None, failures };
     draft.push_run(RunRecord::AutomationSet(set))?;
     match toggle {
         Toggle::Resume => {
@@ -155,18 +157,7 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
                 wake_due::go_on(draft, id)?;
             }
         }
-        Toggle::Disable => {
-            let armed: Vec<_> = draft
-                .state
-                .pending()
-                .iter()
-                .filter(|(_, pending)| pending.automation == name && pending.gate != "mode")
-                .map(|(id, _)| *id)
-                .collect();
-            for id in armed {
-                start::settle(draft, id, Outcome::Skipped, Some("disabled"), None)?;
-            }
-        }
+        Toggle::Disable => start::settle_armed(draft, name)?,
         Toggle::Enable => absent::begin_all(draft, name)?,
         Toggle::Pause => {}
     }
@@ -183,6 +174,7 @@ fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
         match timer.clone() {
             Timer::Wait(id) => route::end_wait(draft, id, How::Timeout, None, Value::Null)?,
             Timer::Recheck(id) => recheck(draft, id, at)?,
+            Timer::Run(run) => walk::time_out(draft, run)?,
             Timer::Pending(id) => wake_due::go_on(draft, id)?,
             Timer::Schedule { automation, trigger } => schedule::fire(draft, &automation, &trigger)?,
         }

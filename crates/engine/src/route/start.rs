@@ -31,8 +31,17 @@ pub fn pause(draft: &mut Draft<'_>, automation: &str) -> Result<()> {
         enabled: None,
         paused: Some(true),
         reason: Some("storm".to_owned()),
+        failures: None,
     };
     draft.push_run(RunRecord::AutomationSet(set)).map(drop)
+}
+
+/// Whatever an automation that is switched off has armed and not queued.
+pub fn settle_armed(draft: &mut Draft<'_>, name: &str) -> Result<()> {
+    let is_armed = |pending: &Pending| pending.automation == name && pending.gate != "mode";
+    let pending = draft.state.pending().iter();
+    let armed: Vec<_> = pending.filter(|(_, pending)| is_armed(pending)).map(|(id, _)| *id).collect();
+    armed.into_iter().try_for_each(|id| settle(draft, id, Outcome::Skipped, Some("disabled"), None))
 }
 
 pub fn settle(

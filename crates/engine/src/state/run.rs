@@ -44,6 +44,8 @@ pub enum Timer {
     Wait(WaitId),
     /// A condition that reads time.
     Recheck(WaitId),
+    /// A run that must be over.
+    Run(Position),
     Pending(OccurrenceId),
     Schedule {
         automation: String,
@@ -135,6 +137,7 @@ impl Runs {
     }
 
     fn arm(&mut self, run: &Run) {
+        self.timers.extend(run.walk.deadline.map(|at| (at, Timer::Run(run.position))));
         for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
             let id = (run.position, wait.number);
             self.wakes.insert(id, wait);
@@ -143,6 +146,9 @@ impl Runs {
     }
 
     fn disarm(&mut self, run: &Run) {
+        if let Some(at) = run.walk.deadline {
+            self.timers.remove(&(at, Timer::Run(run.position)));
+        }
         for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
             let id = (run.position, wait.number);
             self.wakes.remove(id, wait);
@@ -303,10 +309,11 @@ impl State {
         let positions: Vec<Position> = self.runs.live.keys().copied().collect();
         for position in positions {
             let Some(mut run) = self.run(position)? else { continue };
-            if !run.walk.waits.iter().any(|wait| wait.lasts_ms.is_some()) {
+            if run.walk.deadline.is_none() && !run.walk.waits.iter().any(|wait| wait.lasts_ms.is_some()) {
                 continue;
             }
             self.runs.disarm(&run);
+            run.walk.deadline = run.walk.deadline.map(|at| shifted(at, by_ms));
             for wait in run.walk.waits.iter_mut().filter(|wait| wait.lasts_ms.is_some()) {
                 wait.due = wait.due.map(|due| shifted(due, by_ms));
             }

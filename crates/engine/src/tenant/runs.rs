@@ -187,7 +187,7 @@ pub(crate) fn run_json(run: &Run) -> Value {
     let mut value = json!({
         "id": run.id, "automation": run.automation, "version": run.hash.get(..12), "status": run.status.as_str(),
         "trigger": run.trigger, "occurrence": run.occurrence, "started_at": run.started_at,
-        "attempt": run.attempt, "depth": run.depth, "vars": run.walk.vars, "wait": run.walk.wait,
+        "attempt": run.attempt + run.walk.tries, "depth": run.depth, "vars": run.walk.vars, "wait": run.walk.wait,
         "waits": open_waits(run).map(|wait| wait_json(run, wait)).collect::<Vec<_>>(),
     });
     if let Some(of) = &run.rerun_of {

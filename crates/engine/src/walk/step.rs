@@ -30,12 +30,20 @@ impl Walk<'_, '_> {
             self.bind(step, Value::Null);
             return Ok(Flow::Done(Value::Null));
         }
+        if at.limit.is_some_and(|limit| self.ended(limit).is_some()) {
+            let failure = self.give_up(at, path);
+            return self.failed(step, at, path, failure);
+        }
         let mark = if self.takes_back(step) { Some(self.draft.mark()?) } else { None };
         let result = self.act(step, at, path);
         match (result, mark) {
             (Ok(flow), mark) => {
                 if let Some(mark) = mark {
                     self.draft.keep(mark)?;
+                }
+                match &flow {
+                    Flow::Blocked => self.limit(step, at, path)?,
+                    _ => at.limit.take().into_iter().for_each(|limit| self.forget(limit)),
                 }
                 if let Flow::Done(output) = &flow {
                     let vars = self.vars_of(&step.action);
@@ -93,6 +101,7 @@ impl Walk<'_, '_> {
 
     fn failed(&mut self, step: &Step, at: &mut Block, path: &str, failure: Failure) -> Result<Flow> {
         at.inside = None;
+        at.limit.take().into_iter().for_each(|limit| self.forget(limit));
         at.failures += 1;
         let error =
             json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lang::expr::{EntityRef, Refs};
-use model::definition::{Filter, Length, OnTimeout, TriggerKind, WaitFor, WaitUntil};
+use model::definition::{Action, Filter, Length, OnTimeout, Step, TriggerKind, WaitFor, WaitUntil};
 use model::event::Event;
 use model::record::How;
 use model::{Position, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{Flow, Result, Walk, failure};
+use super::{Failure, Flow, Result, Walk, failure};
 use crate::automation::patterns;
 use crate::condition;
 use crate::faults::planted;
@@ -59,6 +59,29 @@ impl Walk<'_, '_> {
         let below =
             |wait: &Wait| wait.path.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
         self.run.walk.waits.retain(|wait| !below(wait));
+    }
+
+    /// A step that may only take so long, and stands still: its time begins.
+    pub(super) fn limit(&mut self, step: &Step, at: &mut Block, path: &str) -> Result<()> {
+        // These two end by themselves.
+        let is_own = matches!(step.action, Action::Http(_) | Action::Ask(_));
+        let is_retry = matches!(at.inside.as_deref(), Some(Inside::Retry(_)));
+        let Some(length) = step.timeout.as_ref().filter(|_| at.limit.is_none() && !is_own && !is_retry)
+        else {
+            return Ok(());
+        };
+        let length = self.env.length(self.draft.state, length)?;
+        at.limit = Some(self.wait(path, WaitKind::Limit, Some(length), Map::new()));
+        Ok(())
+    }
+
+    /// The step's time is over: it, and all that it waits for, is given up.
+    pub(super) fn give_up(&mut self, at: &mut Block, path: &str) -> Failure {
+        self.forget_below(path);
+        self.run.walk.waits.retain(|wait| wait.path != path);
+        (at.inside, at.limit) = (None, None);
+        let message = "the step took longer than its timeout".to_owned();
+        Failure { code: "step.timeout".to_owned(), message, class: "transient" }
     }
 
     fn logic_waits(&self) -> Result<()> {

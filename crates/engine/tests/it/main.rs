@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod effects;
+mod endings;
 mod entities;
 mod formats;
 mod groups;

@@ -9,7 +9,7 @@
 //!  wait.ended          d {"run","wait","how","event"?}   body {"value"}, left out when null
 //!  run.ended           d {"run","status","code"?,"class"?}   body {"output"?,"message"?,"steps"?}
 //!  schedule.passed     d {"automation","trigger","through"}
-//!  automation.set      d {"automation","enabled"?,"paused"?,"reason"?}
+//!  automation.set      d {"automation","enabled"?,"paused"?,"reason"?,"failures"?}
 //! ```
 //!
 //! **Invariant:** whatever a gate, a run or a wait becomes is written here; folding evaluates nothing.
@@ -217,6 +217,9 @@ pub struct AutomationSet {
     pub paused: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Permanent errors in a row so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u64>,
 }
 
 /// Everything that is written about automations and their runs.

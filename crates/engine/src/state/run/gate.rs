@@ -14,6 +14,9 @@ use super::{Timer, shifted};
 use crate::apply::Place;
 use crate::state::{Result, State};
 
+/// Where errors in a row are kept, beside what gates remember.
+const FAILURES: &str = "failures";
+
 /// Automation, trigger, gate, key.
 pub type GateKey = (String, String, String, String);
 
@@ -186,7 +189,20 @@ impl State {
         }
     }
 
+    /// Permanent errors of an automation in a row.
+    pub fn failures_of(&self, automation: &str) -> Result<u64> {
+        Ok(self.gate(automation, "", FAILURES, "")?.and_then(|kept| kept.as_u64()).unwrap_or(0))
+    }
+
     pub(crate) fn set_automation(&mut self, set: &AutomationSet) {
+        if let Some(failures) = set.failures {
+            let value = (failures > 0).then(|| failures.into());
+            let (gate, trigger, key) = (FAILURES.to_owned(), String::new(), String::new());
+            self.set_gates(&set.automation, &[GateSet { gate, trigger, key, value }]);
+        }
+        if set.enabled.is_none() && set.paused.is_none() {
+            return;
+        }
         let hash = self.catalog.automations.get(&set.automation).map(|a| a.hash.clone()).unwrap_or_default();
         let slot = self.runs.gates.settings.entry(set.automation.clone()).or_default();
         slot.hash = hash;

@@ -47,7 +47,8 @@ impl Wakes {
                     self.unhanded[usize::from(request.scheduled)].insert(id);
                 }
             }
-            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Call { .. } => {}
+            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Limit | WaitKind::Call { .. } => {
+            }
         }
     }
 
@@ -74,7 +75,8 @@ impl Wakes {
                 self.effects.remove(&id);
                 self.unhanded[usize::from(request.scheduled)].remove(&id);
             }
-            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Call { .. } => {}
+            WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Limit | WaitKind::Call { .. } => {
+            }
         }
     }
 

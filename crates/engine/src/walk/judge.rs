@@ -1,0 +1,141 @@
+//! What the end of a run means for its automation: one that would fail each time is switched off, a one-shot is over
+//! (contracts §14).
+
+use std::time::Duration;
+
+use model::Position;
+use model::definition::TriggerKind;
+use model::record::{AutomationSet, RunMoved, RunRecord, Status};
+use serde_json::{Value, json};
+
+use super::Failure;
+use crate::automation::Automation;
+use crate::decide::publish::engine_event;
+use crate::draft::Draft;
+use crate::route::start;
+use crate::run::{Block, Inside, Run, Wait, WaitKind, Walked};
+use crate::state::Result;
+
+/// Permanent errors in a row after which an automation is switched off.
+const FAILURES_MAX: u64 = 3;
+/// How long a one-shot that failed waits before it begins again.
+const LADDER: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(300)];
+
+/// Notes an end; `failure` is `None` when it was a good one.
+pub(super) fn ended(draft: &mut Draft<'_>, run: &Run, failure: Option<&Failure>) -> Result<()> {
+    let Some(automation) = draft.state.version(&run.automation, &run.hash) else { return Ok(()) };
+    let current = draft.state.catalog.automations.get(&run.automation);
+    if current.is_none_or(|current| current.hash != run.hash) || !draft.state.is_enabled(&automation) {
+        return Ok(());
+    }
+    let name = automation.name();
+    let before = draft.state.failures_of(name)?;
+    let Some(failure) = failure else {
+        if before > 0 {
+            note(draft, name, 0)?;
+        }
+        return if is_over(draft, run, &automation) { switch_off(draft, name, "one_shot") } else { Ok(()) };
+    };
+    let in_a_row = before + u64::from(failure.class == "permanent");
+    let over = is_over(draft, run, &automation);
+    if over || is_of_definition(&failure.code) || (in_a_row >= FAILURES_MAX && in_a_row > before) {
+        say(draft, run, failure)?;
+        return switch_off(draft, name, &failure.code);
+    }
+    if in_a_row > before { note(draft, name, in_a_row) } else { Ok(()) }
+}
+
+/// A one-shot that failed begins again later, three times. True when it will.
+pub(super) fn begins_again(
+    draft: &mut Draft<'_>,
+    run: &Run,
+    failure: &Failure,
+    steps: &[Value],
+) -> Result<bool> {
+    let automation = draft.state.version(&run.automation, &run.hash);
+    let is_one_shot = automation.is_some_and(|automation| is_one_shot(run, &automation));
+    let Some(lasts) = LADDER.get(run.walk.tries as usize).copied() else { return Ok(false) };
+    if !is_one_shot || is_of_definition(&failure.code) {
+        return Ok(false);
+    }
+    let number = run.walk.waited + 1;
+    let wait = Wait {
+        number,
+        path: "actions[0]".to_owned(),
+        kind: WaitKind::Retry,
+        since: draft.now,
+        due: Some(draft.now.plus(lasts)),
+        lasts_ms: Some(lasts.as_millis() as u64),
+        env: Default::default(),
+        ended: None,
+    };
+    let walk = Walked {
+        at: Block { inside: Some(Box::new(Inside::Retry(number))), ..Block::default() },
+        waits: vec![wait],
+        waited: number,
+        tries: run.walk.tries + 1,
+        ..Walked::default()
+    };
+    let state = serde_json::to_value(&walk).unwrap_or_default();
+    let (run, status) = (run.position, Status::Waiting);
+    draft.push_run(RunRecord::Moved(RunMoved { run, status, state, steps: steps.to_vec() }))?;
+    Ok(true)
+}
+
+/// The run took too long: it ends here, whatever it waits for.
+pub(crate) fn time_out(draft: &mut Draft<'_>, position: Position) -> Result<()> {
+    let Some(run) = draft.state.run(position)? else { return Ok(()) };
+    let failure = Failure {
+        code: "run.timeout".to_owned(),
+        message: "the run took longer than its automation allows".to_owned(),
+        class: "transient",
+    };
+    let from = draft.len();
+    super::ended(draft, &run, Err(failure), Vec::new())?;
+    crate::route::all(draft, from)
+}
+
+fn is_one_shot(run: &Run, automation: &Automation) -> bool {
+    let trigger = automation.trigger(&run.trigger);
+    trigger.is_some_and(|trigger| matches!(trigger.definition.on, TriggerKind::At(_)))
+}
+
+/// A one-shot whose last instant has passed.
+fn is_over(draft: &Draft<'_>, run: &Run, automation: &Automation) -> bool {
+    let only = automation.triggers.iter().all(|trigger| matches!(trigger.definition.on, TriggerKind::At(_)));
+    only && is_one_shot(run, automation) && crate::schedule::preview(automation, draft.now, 1).is_empty()
+}
+
+/// It says something that cannot be, whatever comes.
+fn is_of_definition(code: &str) -> bool {
+    code.starts_with("definition.")
+        || matches!(code, "expr.syntax" | "expr.unknown_name")
+        || matches!(code, "query.not_found" | "mutation.not_found" | "logic.not_found" | "concept.not_found")
+}
+
+fn note(draft: &mut Draft<'_>, name: &str, failures: u64) -> Result<()> {
+    let set =
+        AutomationSet { automation: name.to_owned(), failures: Some(failures), ..AutomationSet::default() };
+    draft.push_run(RunRecord::AutomationSet(set)).map(drop)
+}
+
+fn switch_off(draft: &mut Draft<'_>, name: &str, reason: &str) -> Result<()> {
+    let set = AutomationSet {
+        automation: name.to_owned(),
+        enabled: Some(false),
+        reason: Some(reason.to_owned()),
+        failures: Some(0),
+        ..AutomationSet::default()
+    };
+    draft.push_run(RunRecord::AutomationSet(set))?;
+    start::settle_armed(draft, name)
+}
+
+fn say(draft: &mut Draft<'_>, run: &Run, failure: &Failure) -> Result<()> {
+    let payload = json!({
+        "automation": run.automation, "reason": failure.code, "run": run.id, "message": failure.message,
+    });
+    let place = (draft.next(), draft.now);
+    let entry = engine_event("automation.disabled", &payload, place, draft.entropy);
+    draft.add(entry).map(drop)
+}
