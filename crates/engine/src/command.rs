@@ -1,16 +1,18 @@
 //! What can be asked of a tenant's writer, and what it answers. Everything that changes state goes through here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::Event;
 use model::group::Definition;
-use model::record::{DeadReason, How, Moved, Record};
+use model::record::{DeadReason, How, Moved, Record, RunStarted};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::admit::Prepared;
 use crate::entity::{Write, Written};
+use crate::run::Walked;
 
 pub enum Command {
     /// All or none become true, in one commit.
@@ -68,6 +70,8 @@ pub enum Command {
         definitions: Vec<model::definition::Definition>,
         dry_run: bool,
     },
+    /// Sets and removes single definitions of one who manages them.
+    Change(Change),
     /// Writes of rows, all or none, in one commit.
     Write {
         writes: Vec<Write>,
@@ -78,6 +82,17 @@ pub enum Command {
     Note {
         records: Vec<Record>,
     },
+}
+
+/// Definitions by themselves, not a whole workspace.
+pub struct Change {
+    pub managed_by: String,
+    pub set: Vec<model::definition::Definition>,
+    pub removed: Vec<(model::definition::Kind, String)>,
+    /// What is set must be new.
+    pub create: bool,
+    /// Runs of automations that are removed go on to their end; else they are cancelled.
+    pub finish_runs: bool,
 }
 
 /// What is asked about automations and their runs.
@@ -93,6 +108,8 @@ pub enum RunCommand {
         run: String,
         why: String,
     },
+    /// A run that has ended goes on or begins anew; with another id, beside it.
+    Again(Box<Again>),
     /// Of a person who was asked.
     Answer {
         run: String,
@@ -122,10 +139,27 @@ pub enum RunCommand {
         automation: String,
         toggle: Toggle,
     },
+    /// Calls logic from outside a run.
+    Logic {
+        name: String,
+        args: serde_json::Map<String, Value>,
+        actor: String,
+        space: Option<String>,
+    },
     /// Whatever is due by now.
     Due,
     /// Schedules that were declared before this version could run them begin now.
     Deployed,
+}
+
+/// What a run that has ended is to do once more.
+pub struct Again {
+    /// As it began; an empty id asks for a new one.
+    pub started: RunStarted,
+    /// How far it is, unless it begins at its beginning.
+    pub walked: Option<Walked>,
+    /// Under the version that it ended under, or the one that is declared now.
+    pub pinned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +168,8 @@ pub enum Toggle {
     Disable,
     Pause,
     Resume,
+    /// Takes nothing new and finishes what it has taken.
+    Drain,
 }
 
 /// A delivery that did not end well.
@@ -165,6 +201,7 @@ pub enum Answer {
     Admitted { more: bool },
     Applied(Plan),
     Written(Vec<Written>),
+    Output(Value),
     Started { run: Option<String>, outcome: model::record::Outcome, reason: Option<String> },
     Effects(Vec<crate::run::Effect>),
     Done { head: Position },
@@ -176,6 +213,8 @@ pub struct Plan {
     pub added: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
+    /// Runs in progress that stay on a version other than the one in force then, by automation.
+    pub runs_on_old: BTreeMap<String, u64>,
     /// Where it was recorded; the head when nothing was.
     pub position: Position,
 }
@@ -189,7 +228,7 @@ impl Plan {
     pub fn to_json(&self) -> Value {
         json!({
             "added": self.added, "changed": self.changed, "removed": self.removed,
-            "runs_on_old_versions": {}, "position": self.position,
+            "runs_on_old_versions": self.runs_on_old, "position": self.position,
         })
     }
 }

@@ -87,6 +87,7 @@ pub fn decide(state: &State, command: Command, ground: &mut Ground<'_>) -> Resul
         Command::Apply { managed_by, definitions, dry_run } => {
             define::apply(state, managed_by, definitions, dry_run, ground)
         }
+        Command::Change(change) => define::change(state, change, ground),
         Command::Write { writes } => entity::write(state, writes, ground),
         // Decided on a draft, see `decide::run`.
         Command::Run(_) => Ok(nothing(ground)),

@@ -123,14 +123,34 @@ impl History {
         if let Some(of) = &started.rerun_of {
             body["rerun_of"] = of.as_str().into();
         }
+        let before = self.run_again(place, started, &mut body)?;
         let mut put = self.db.prepare_cached(
             "INSERT OR REPLACE INTO run (position, id, automation, status, event, started_at, decided, body)
              VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?7)",
         )?;
-        let (id, name, at) = (&started.id, &started.automation, place.time.to_string());
+        let (id, name, at) = (&started.id, &started.automation, text(&body["started_at"]));
         let decided = started.occurrence.position;
         put.execute(params![place.position, id, name, started.event, at, decided, body.to_string()])?;
-        self.note_run(started)
+        if before || started.rerun_of.is_some() { Ok(()) } else { self.note_run(started) }
+    }
+
+    /// A run that had ended goes on under its id. The same try keeps its steps, but for those that are tried again.
+    fn run_again(&self, place: Place, started: &RunStarted, body: &mut Value) -> Result<bool> {
+        let mut read = self.db.prepare_cached("SELECT position, body FROM run WHERE id = ?1")?;
+        let before: Option<(Position, String)> =
+            read.query_row([&started.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((position, old)) = before.filter(|(position, _)| *position != place.position) else {
+            return Ok(false);
+        };
+        let old: Value = serde_json::from_str(&old).unwrap_or_default();
+        body["started_at"] = old["started_at"].clone();
+        if old["attempt"] == body["attempt"] {
+            let kept = "run = ?1 AND json_extract(body, '$.status') IN ('completed', 'skipped')";
+            self.db.execute(&format!("UPDATE step SET run = ?2 WHERE {kept}"), [position, place.position])?;
+        }
+        self.db.execute("DELETE FROM step WHERE run = ?1", [position])?;
+        self.db.execute("DELETE FROM run WHERE position = ?1", [position])?;
+        Ok(true)
     }
 
     /// The decision that let it start names it.
@@ -167,6 +187,7 @@ impl History {
             return Ok(());
         };
         body["ended_at"] = json!(place.time);
+        body["ended"] = place.position.into();
         if !ended.output.is_null() {
             body["output"] = ended.output.clone();
         }
@@ -189,6 +210,10 @@ impl History {
         self.db.execute(&format!("DELETE FROM run WHERE position IN ({old})"), [&at])?;
         Ok(())
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// A decision as contracts §12 shows it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ledger::{BodyRef, Error, Head, Line, Reader, RecordRef};
 use model::event::Event;
-use model::record::{At, ChangedData, DecodeError, Record, decode_event};
+use model::record::{At, ChangedData, DecodeError, Record, RunRecord, decode_event};
 use model::{Code, Position, Problem, Timestamp};
 
 use crate::apply::{Place, apply};
@@ -164,6 +164,22 @@ fn fold_chunk(bytes: &[u8], from: Position, state: &mut State) -> Result<(), Pro
         state.applied = Head { position: line.last(), chain: line.chain };
     }
     Ok(())
+}
+
+/// The record of a run at exactly this position.
+pub fn run_record_at(reader: &mut dyn Reader, position: Position) -> Result<Option<RunRecord>, Problem> {
+    let mut bytes = Vec::new();
+    reader.read(position, 1, &mut bytes).map_err(problem)?;
+    let mut found = None;
+    records(&bytes, position, |place, record| {
+        if let Record::Run(record) = record
+            && place.position == position
+        {
+            found = Some(record);
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// The event at exactly this position, if the record there is one.

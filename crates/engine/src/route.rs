@@ -65,6 +65,15 @@ pub fn all(draft: &mut Draft<'_>, from: usize) -> Result<()> {
     Ok(())
 }
 
+/// Routes an event that is folded already, as if it came now.
+pub fn replayed(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
+    let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
+    if concerned.is_empty() && !wake::may_concern(draft.state, event) {
+        return Ok(());
+    }
+    one(draft, event, &concerned)
+}
+
 fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usize)]) -> Result<()> {
     let value = event.to_value();
     wake::by_event(draft, event, &value)?;

@@ -258,6 +258,29 @@ pub struct Ended {
     pub value: Value,
 }
 
+impl Walked {
+    /// The same place for a run that goes on after a failure: whatever it stood still for begins again.
+    pub fn resumed(mut self) -> Walked {
+        self.waits.clear();
+        self.deadline = None;
+        self.at.begin_again();
+        self
+    }
+}
+
+impl Block {
+    fn begin_again(&mut self) {
+        (self.failures, self.limit) = (0, None);
+        match self.inside.as_deref_mut() {
+            None => {}
+            Some(Inside::Wait(_) | Inside::Retry(_)) => self.inside = None,
+            Some(Inside::Block { at, .. }) => at.begin_again(),
+            Some(Inside::Loop(state)) => state.open.iter_mut().for_each(|round| round.at.begin_again()),
+            Some(Inside::Branches { open, .. }) => open.iter_mut().flatten().for_each(Block::begin_again),
+        }
+    }
+}
+
 impl Run {
     pub fn new(position: Position, now: Timestamp, started: &RunStarted) -> Run {
         Run {
@@ -276,6 +299,30 @@ impl Run {
             rerun_of: started.rerun_of.clone(),
             input: started.input.clone(),
             key: started.key.clone(),
+            started_at: now,
+            status: Status::Running,
+            walk: Walked::default(),
+        }
+    }
+
+    /// What stands for the run of logic that somebody outside calls.
+    pub fn nobodys(name: &str, space: String, now: Timestamp) -> Run {
+        Run {
+            id: String::new(),
+            position: 0,
+            automation: name.to_owned(),
+            hash: String::new(),
+            trigger: String::new(),
+            occurrence: Reason { kind: "call".to_owned(), position: 0, at: now },
+            event: 0,
+            synthetic: None,
+            space,
+            depth: 0,
+            attempt: 1,
+            caller: None,
+            rerun_of: None,
+            input: Value::Null,
+            key: String::new(),
             started_at: now,
             status: Status::Running,
             walk: Walked::default(),

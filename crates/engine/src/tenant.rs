@@ -3,6 +3,8 @@
 //! A command goes into the mailbox. If the writer is idle and the disk is quick, the caller commits it on its own
 //! thread; else a pool thread takes whatever has queued, as one batch.
 
+mod automations;
+mod backtest;
 mod define;
 mod due;
 mod effects;
@@ -14,7 +16,9 @@ mod live;
 mod open;
 mod publish;
 pub mod runs;
+mod sandbox;
 mod search;
+mod simulate;
 mod unborn;
 pub(crate) mod witness;
 
@@ -33,6 +37,7 @@ use model::event::Event;
 use model::{Code, Position, Problem};
 use tokio::sync::watch;
 
+use entity::broken;
 pub(crate) use entity::query as entity_query;
 pub use entity::{Asking, Found, HistoryPage, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
@@ -220,6 +225,11 @@ impl Tenant {
         self.0.around.clock.boot()
     }
 
+    /// The engine's time.
+    pub fn now(&self) -> model::Timestamp {
+        self.0.around.clock.now()
+    }
+
     /// The machine's own time.
     pub(crate) fn real(&self) -> Duration {
         self.0.around.clock.real()
@@ -314,8 +324,10 @@ impl Tenant {
     }
 
     fn submit(&self, command: Command) -> Result<Pending, Problem> {
-        let begins =
-            matches!(command, Command::Publish { .. } | Command::Write { .. } | Command::Apply { .. });
+        let begins = matches!(
+            command,
+            Command::Publish { .. } | Command::Write { .. } | Command::Apply { .. } | Command::Change(_)
+        );
         if self.is_closing() && begins {
             return Err(closing());
         }

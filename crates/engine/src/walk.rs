@@ -31,7 +31,7 @@ use crate::route::{self, occurrence, start};
 use crate::run::{Block, Run};
 use crate::state::{Fault, Result as StateResult};
 
-pub(crate) use call::{Invoked, invoke};
+pub(crate) use call::{Invoked, call_logic, invoke};
 pub(crate) use judge::time_out;
 pub(crate) use wait::next_minute;
 
@@ -111,6 +111,8 @@ struct Walk<'d, 'a> {
     logic: u32,
     /// Inside `atomic`: what it does may be taken back, so no run may start.
     atomic: u32,
+    /// Who called logic without a run.
+    outside: Option<String>,
 }
 
 /// Walks one run that is ready. Nothing happens when it is gone.
@@ -139,7 +141,17 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         run.walk.deadline = env.length(draft.state, timeout).ok().map(|length| run.started_at.plus(length));
     }
     let mut at = run.walk.at.clone();
-    let mut walk = Walk { draft, run, env, trace: Vec::new(), steps: 0, yielded: false, logic: 0, atomic: 0 };
+    let mut walk = Walk {
+        draft,
+        run,
+        env,
+        trace: Vec::new(),
+        steps: 0,
+        yielded: false,
+        logic: 0,
+        atomic: 0,
+        outside: None,
+    };
     let result = walk.block(&automation.definition.steps, &mut at, "actions");
     let Walk { draft, mut run, env, trace, yielded, .. } = walk;
     let end = match result {
@@ -148,15 +160,24 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         Err(Stopped::Failure(failure)) => Some(Err(failure)),
         Err(Stopped::Fault(fault)) => return Err(fault),
     };
+    if !matches!(end, Some(Ok(_))) {
+        (run.walk.at, run.walk.outputs, run.walk.wait) = (at, env.outputs, env.wait);
+        run.walk.vars = env.vars.as_object().cloned().unwrap_or_default();
+    }
     match end {
         None => {
-            (run.walk.at, run.walk.outputs, run.walk.wait) = (at, env.outputs, env.wait);
-            run.walk.vars = env.vars.as_object().cloned().unwrap_or_default();
             let status = if yielded { Status::Running } else { Status::Waiting };
             let state = serde_json::to_value(&run.walk).unwrap_or_default();
             draft.push_run(RunRecord::Moved(RunMoved { run: position, status, state, steps: trace }))?;
         }
-        Some(result) => ended(draft, &run, result, trace)?,
+        Some(Ok(output)) => ended(draft, &run, Ok(output), trace)?,
+        Some(Err(failure)) => {
+            // Right before the end: how far it came, for whoever resumes it.
+            let state = serde_json::to_value(run.walk.clone().resumed()).unwrap_or_default();
+            let moved = RunMoved { run: position, status: Status::Running, state, steps: trace };
+            draft.push_run(RunRecord::Moved(moved))?;
+            ended(draft, &run, Err(failure), Vec::new())?;
+        }
     }
     // Events that the stretch wrote find whom they concern.
     route::all(draft, from)

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::{AppendError, Batch, Head, Ledger};
+use model::definition::Kind;
 use model::event::Event;
 use model::record::Record;
 use model::{Code, Position, Problem, Timestamp};
@@ -157,6 +158,7 @@ impl Writer {
                         | Command::AdmitDue
                         | Command::Write { .. }
                         | Command::Apply { .. }
+                        | Command::Change(_)
                         | Command::Run(_)
                 );
             let answer = if refused {
@@ -193,9 +195,10 @@ impl Writer {
             }
             command => {
                 let quiet = is_quiet(&command);
+                let finish_runs = matches!(&command, Command::Change(change) if change.finish_runs);
                 let mut ground = Ground { now: moment.now, next, entropy: &mut self.entropy };
                 let decided = decide(&self.state, command, &mut ground);
-                decided.and_then(|decided| self.routed(moment, next, decided, quiet))
+                decided.and_then(|decided| self.routed(moment, next, decided, (quiet, finish_runs)))
             }
         };
         match decided {
@@ -219,17 +222,17 @@ impl Writer {
         moment: Moment,
         next: Position,
         decided: Decided,
-        quiet: bool,
+        (quiet, finish_runs): (bool, bool),
     ) -> Result<(Vec<Entry>, Answer, bool), Refusal> {
         let Decided { entries, answer, sync } = decided;
         if !quiet && route::listens(&self.state) {
             route::check(&self.state, entries.iter().filter_map(topic_of))?;
         }
-        let defines = entries.iter().any(|entry| matches!(entry.record, Record::DefinitionsApplied(_)));
+        let removed = entries.iter().find_map(removed_by);
         let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
         draft.add_all(entries)?;
-        if defines {
-            decide::run::deployed(&mut draft)?;
+        if let Some(removed) = removed {
+            decide::run::deployed(&mut draft, &removed, finish_runs)?;
         }
         if !quiet {
             route::all(&mut draft, 0)?;
@@ -453,6 +456,13 @@ fn is_quiet(command: &Command) -> bool {
 /// Nothing may follow the mark of a clean stop.
 fn is_close(command: &Command) -> bool {
     matches!(command, Command::Note { records } if matches!(records[..], [Record::LedgerClosed]))
+}
+
+/// Automations that definitions take away; `None` when it is about no definitions.
+fn removed_by(entry: &Entry) -> Option<Vec<String>> {
+    let Record::DefinitionsApplied(applied) = &entry.record else { return None };
+    let automations = applied.removed.iter().filter(|(kind, _)| *kind == Kind::Automation);
+    Some(automations.map(|(_, name)| name.clone()).collect())
 }
 
 fn topic_of(entry: &Entry) -> Option<&str> {

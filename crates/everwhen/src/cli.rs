@@ -8,9 +8,9 @@ use model::{Code, Problem};
 
 use crate::bench;
 use crate::commands::{
-    apply, automations, backup, check, clock, completions, db, dead_letters, doctor, drain, entity, erase,
-    events, explain, export, fmt, groups, import, init, publish, query, replay, restore, runs, salvage,
-    schema, serve, tail, test, r#try, verify,
+    apply, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor, drain,
+    entity, erase, events, explain, export, fmt, groups, import, init, publish, query, replay, restore, runs,
+    salvage, schema, serve, simulate, tail, test, r#try, verify,
 };
 use crate::config::edits;
 
@@ -68,7 +68,10 @@ pub enum Command {
     Runs(runs::Args),
     Waits(automations::WaitsArgs),
     Explain(explain::Args),
+    Call(call::Args),
+    Backtest(backtest::Args),
     Clock(clock::Args),
+    Simulate(simulate::Args),
     DeadLetters(dead_letters::Args),
     Replay(replay::Args),
     Drain(drain::Args),

@@ -83,6 +83,10 @@ impl Client {
         Ok((created, read_json(response).await?))
     }
 
+    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Problem> {
+        read_json(self.send(Method::PATCH, path, json_body(body)).await?).await
+    }
+
     pub async fn delete(&self, path: &str) -> Result<(), Problem> {
         read_all(self.send(Method::DELETE, path, Sent::Nothing).await?).await.map(drop)
     }

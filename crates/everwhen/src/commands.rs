@@ -6,7 +6,9 @@ use crate::session::Session;
 
 pub mod apply;
 pub mod automations;
+pub mod backtest;
 pub mod backup;
+pub mod call;
 pub mod check;
 pub mod clock;
 pub mod completions;
@@ -31,6 +33,7 @@ pub mod runs;
 pub mod salvage;
 pub mod schema;
 pub mod serve;
+pub mod simulate;
 pub mod tail;
 pub mod test;
 pub mod r#try;
@@ -71,6 +74,9 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Runs(args) => runs::run(args, session).await,
         Command::Waits(args) => automations::waits(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,
+        Command::Simulate(args) => simulate::run(args, session).await,
+        Command::Call(args) => call::run(args, session).await,
+        Command::Backtest(args) => backtest::run(args, session).await,
         Command::Clock(args) => clock::run(args, session).await,
         Command::Groups(args) => groups::run(args, session).await,
         Command::DeadLetters(args) => dead_letters::run(args, session).await,

@@ -23,4 +23,4 @@ mod yaml;
 
 pub use finding::{Finding, Severity};
 pub use format::format;
-pub use workspace::{Checked, check_with_rows, check_workspace, is_source, read_values};
+pub use workspace::{Checked, check_beside, check_with_rows, check_workspace, is_source, read_values};

@@ -18,6 +18,8 @@ pub struct MemoryLedger {
     faults: MemoryFaults,
     closed: bool,
     stopped: bool,
+    /// What came before its first position, in another ledger.
+    past: Option<Box<dyn Reader>>,
 }
 
 /// Which calls fail; 0 and `None` mean never.
@@ -49,8 +51,15 @@ impl MemoryLedger {
         MemoryLedger::over(Arc::new(Mutex::new(kept)))
     }
 
+    /// One that goes on after `head` of another, which stays as it is.
+    pub fn after(head: Head, past: Box<dyn Reader>) -> MemoryLedger {
+        let starts = vec![head.position + 1];
+        let kept = Kept { lines: Vec::new(), starts, head, synced: head.position };
+        MemoryLedger { past: Some(past), ..MemoryLedger::over(Arc::new(Mutex::new(kept))) }
+    }
+
     fn over(kept: Arc<Mutex<Kept>>) -> MemoryLedger {
-        MemoryLedger { kept, faults: MemoryFaults::default(), closed: false, stopped: false }
+        MemoryLedger { kept, faults: MemoryFaults::default(), closed: false, stopped: false, past: None }
     }
 
     pub fn set_faults(&mut self, faults: MemoryFaults) {
@@ -171,7 +180,7 @@ impl Ledger for MemoryLedger {
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(MemoryReader(self.kept.clone()))
+        Box::new(MemoryReader(self.kept.clone(), self.past.as_ref().map(|past| past.another())))
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -235,11 +244,11 @@ impl Ledger for MemoryLedger {
     }
 }
 
-struct MemoryReader(Arc<Mutex<Kept>>);
+struct MemoryReader(Arc<Mutex<Kept>>, Option<Box<dyn Reader>>);
 
 impl Reader for MemoryReader {
     fn another(&self) -> Box<dyn Reader> {
-        Box::new(MemoryReader(self.0.clone()))
+        Box::new(MemoryReader(self.0.clone(), self.1.as_ref().map(|past| past.another())))
     }
 
     fn read(&mut self, from: Position, max_bytes: usize, out: &mut Vec<u8>) -> Result<ReadEnd, Error> {
@@ -247,7 +256,10 @@ impl Reader for MemoryReader {
         let kept = self.0.lock().expect("nothing panics while it holds the lines");
         let first = kept.starts[0];
         if from < first {
-            return Err(Error::Gone { first });
+            return match &mut self.1 {
+                Some(past) => before(past.as_mut(), first, from, max_bytes, out),
+                None => Err(Error::Gone { first }),
+            };
         }
         if from > kept.head.position {
             return Ok(ReadEnd { next: from });
@@ -262,4 +274,20 @@ impl Reader for MemoryReader {
         }
         Ok(ReadEnd { next })
     }
+}
+
+/// Reads the past, which may have gone on meanwhile, up to where this ledger begins.
+fn before(
+    past: &mut dyn Reader,
+    first: Position,
+    from: Position,
+    max_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<ReadEnd, Error> {
+    let end = past.read(from, max_bytes, out)?;
+    if end.next > first {
+        let ours = lines(out).take_while(|line| peek_position(line).is_some_and(|at| at < first));
+        *out = ours.flat_map(|line| [line, b"\n"].concat()).collect();
+    }
+    Ok(ReadEnd { next: end.next.min(first) })
 }

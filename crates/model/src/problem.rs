@@ -90,14 +90,17 @@ codes! {
     ServerAddressTaken "server.address_taken" 503 6 Operator "another program listens there";
     DefinitionInvalid "definition.invalid" 422 4 Author "the definition is not valid";
     DefinitionBreaking "definition.breaking" 409 4 Author "rows that are there do not fit the new definition";
+    DefinitionConflict "definition.conflict" 409 4 Author "what is declared already is in the way";
     ConceptNotFound "concept.not_found" 404 3 Author "there is no such concept";
     EntityInvalid "entity.invalid" 422 4 Author "the row does not fit its concept";
     EntityExists "entity.exists" 409 4 Author "there is another row with this id";
     QueryNotFound "query.not_found" 404 3 Author "there is no such query";
     MutationNotFound "mutation.not_found" 404 3 Author "there is no such mutation";
     LogicNotFound "logic.not_found" 404 3 Author "there is no such logic";
+    LogicFailed "logic.failed" 422 4 Author "the logic says that it failed";
     QueryTooSlow "query.too_slow" 422 4 Author "the query looks at too much inside a run";
     RunNotFound "run.not_found" 404 3 Author "there is no such run in progress";
+    RunNotResumable "run.not_resumable" 409 4 Author "the run cannot go on from there";
     RunRefused "run.refused" 409 4 Author "a gate held the run back";
     ClockReal "clock.real" 409 4 Operator "the clock of this server cannot be moved";
     WaitAnswered "wait.answered" 409 4 Author "the question was answered before";

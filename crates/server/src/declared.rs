@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderValue};
 use lang::declare::check_workspace;
 use model::definition::{Definition, Kind};
-use model::{Code, Problem};
+use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::aside;
@@ -101,6 +101,32 @@ pub async fn apply(call: Call) -> Answer {
     answered(tenant.apply(&workspace, definitions).await?)
 }
 
+/// `POST /v1/backtest`
+pub async fn backtest(call: Call) -> Answer {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let tenant = call.tenant.clone();
+    let mut said = object(&call.bytes(WORKSPACE_BYTES_MAX).await?, &["files", "from", "to"])?;
+    let instant = |name: &str| {
+        let text = said.get(name).and_then(Value::as_str);
+        text.map(Timestamp::parse).transpose().map_err(|problem| problem.at(format!("/{name}")))
+    };
+    let from = instant("from")?.unwrap_or(Timestamp::EPOCH);
+    let to = instant("to")?.unwrap_or_else(|| tenant.now());
+    let files = files(said.remove("files"))?;
+    let told = aside::blocking(move || {
+        let definitions = checked(&files)?;
+        tenant.backtest(&definitions, (from, to))
+    });
+    Ok(json_answer(StatusCode::OK, told.await?.to_string()))
+}
+
+fn files(given: Option<Value>) -> Result<BTreeMap<String, String>, Problem> {
+    serde_json::from_value(given.unwrap_or_default()).map_err(|_| {
+        Problem::new(Code::DefinitionInvalid, "\"files\" is an object of paths and texts").at("/files")
+    })
+}
+
 fn answered(plan: Plan) -> Answer {
     Ok(json_answer(StatusCode::OK, plan.to_json().to_string()))
 }
@@ -111,10 +137,7 @@ async fn workspace(call: Call) -> Result<(String, Vec<Definition>), Problem> {
     only_json(&call.head.headers)?;
     let mut said = object(&call.bytes(WORKSPACE_BYTES_MAX).await?, &["files", "workspace"])?;
     let name = said.remove("workspace").and_then(|name| Some(name.as_str()?.to_owned()));
-    let files: BTreeMap<String, String> = serde_json::from_value(said.remove("files").unwrap_or_default())
-        .map_err(|_| {
-            Problem::new(Code::DefinitionInvalid, "\"files\" is an object of paths and texts").at("/files")
-        })?;
+    let files = files(said.remove("files"))?;
     let definitions = aside::blocking(move || checked(&files)).await?;
     Ok((name.unwrap_or_else(|| "default".to_owned()), definitions))
 }

@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 mod aside;
+mod automations;
 mod body;
 mod caller;
 mod clock;
@@ -149,11 +150,19 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/mutations/{name}", post(declared::mutate))
         .route("/v1/plan", post(declared::plan))
         .route("/v1/apply", post(declared::apply))
-        .route("/v1/runs", get(runs::list).post(runs::start))
+        .route("/v1/runs", get(runs::list).post(runs::operate::start))
+        .route("/v1/runs/bulk", post(runs::operate::bulk))
         .route("/v1/runs/{id}", get(runs::get))
-        .route("/v1/runs/{id}/cancel", post(runs::cancel))
-        .route("/v1/automations", get(runs::automations))
-        .route("/v1/automations/{name}", get(runs::automation))
+        .route("/v1/runs/{id}/{what}", post(runs::operate::again))
+        .route("/v1/backtest", post(declared::backtest))
+        .route("/v1/simulate", post(runs::operate::simulate))
+        .route("/v1/automations", get(runs::automations).post(automations::create))
+        .route(
+            "/v1/automations/{name}",
+            get(runs::automation).patch(automations::patch).delete(automations::delete),
+        )
+        .route("/v1/automations/{name}/run", post(runs::operate::run))
+        .route("/v1/logic/{name}", post(automations::logic))
         .route("/v1/automations/{name}/next", get(runs::next))
         .route("/v1/automations/{name}/{what}", post(runs::toggle))
         .route("/v1/waits", get(runs::waits))

@@ -1,11 +1,12 @@
-//! Automations and their runs over HTTP: list, start, stop, answer, and why (contracts §11, §12).
+//! Automations and their runs over HTTP: list, answer, and why (contracts §11, §12).
+
+pub mod operate;
 
 use axum::extract::Path;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
 use engine::{Caller, Tenant};
 use hyper::StatusCode;
-use model::record::Outcome;
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -60,6 +61,7 @@ fn page(name: &str, (items, next): (Vec<Value>, Option<u64>)) -> Answer {
 pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&["automation", "status", "since", "limit", "cursor"]).await?;
     let wanted = wanted(&params, "status")?;
+    operate::status(wanted.status.as_deref())?;
     page("runs", ask(&call, move |tenant, _| tenant.runs(&wanted)).await?)
 }
 
@@ -67,42 +69,6 @@ pub async fn list(call: Call) -> Answer {
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
     ok(&ask(&call, move |tenant, _| tenant.run(&id)).await?)
-}
-
-/// `POST /v1/runs`
-pub async fn start(call: Call) -> Answer {
-    call.params(&[])?;
-    only_json(&call.head.headers)?;
-    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
-    let mut said = object(&call.bytes(BODY_MAX).await?, &["automation", "input", "event"])?;
-    let name = said.remove("automation").and_then(|name| Some(name.as_str()?.to_owned()));
-    let name = name.ok_or_else(|| {
-        Problem::new(Code::RequestInvalid, "\"automation\" names what to run").at("/automation")
-    })?;
-    let (input, event) = (said.remove("input").unwrap_or_default(), said.remove("event"));
-    let started = aside::blocking(move || tenant.start_run(&caller, &name, input, event)).await?;
-    match started.run {
-        Some(run) => Ok(json_answer(StatusCode::ACCEPTED, json!({ "id": run }).to_string())),
-        None => Err(held_back(started.outcome, started.reason.as_deref()).into()),
-    }
-}
-
-fn held_back(outcome: Outcome, reason: Option<&str>) -> Problem {
-    let reason = reason.unwrap_or("-");
-    Problem::new(Code::RunRefused, format!("it was not started: {} ({reason})", outcome.as_str()))
-        .hint("`everwhen explain automation NAME` shows its decisions")
-        .with("outcome", outcome.as_str())
-        .with("reason", reason)
-}
-
-/// `POST /v1/runs/{id}/cancel`
-pub async fn cancel(Path(id): Path<String>, call: Call) -> Answer {
-    call.params(&[])?;
-    let run = ask(&call, move |tenant, _| {
-        tenant.cancel_run(&id)?;
-        tenant.run(&id)
-    });
-    ok(&run.await?)
 }
 
 /// `GET /v1/automations`
@@ -134,9 +100,10 @@ pub async fn toggle(Path((name, what)): Path<(String, String)>, call: Call) -> A
         "disable" => Toggle::Disable,
         "pause" => Toggle::Pause,
         "resume" => Toggle::Resume,
+        "drain" => Toggle::Drain,
         _ => {
             return Err(Problem::new(Code::NotFound, format!("an automation has no \"{what}\""))
-                .hint("one of enable, disable, pause, resume")
+                .hint("one of enable, disable, pause, resume, drain, run")
                 .into());
         }
     };

@@ -1,5 +1,6 @@
 //! Decides an apply: which definitions are new, changed or gone, and whether the rows that are there still fit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::definition::{Concept as Declared, Definition, Field, Kind};
@@ -8,7 +9,7 @@ use model::{Code, Problem};
 use serde_json::value::RawValue;
 
 use super::{Decided, Entry, Ground, Refusal, raised};
-use crate::command::{Answer, Plan};
+use crate::command::{Answer, Change, Plan};
 use crate::entity::catalog::Entry as Declaration;
 use crate::entity::check::{Fill, check};
 use crate::entity::{Catalog, Concept};
@@ -25,6 +26,7 @@ pub(super) fn apply(
     let (applied, mut plan) = compare(&state.catalog, managed_by, &definitions)?;
     plan.position = ground.next - 1;
     check_all(state, &definitions, &applied)?;
+    plan.runs_on_old = on_old_versions(state, &applied);
     let sync = true;
     if dry_run || applied.set.is_empty() && applied.removed.is_empty() {
         return Ok(Decided { entries: Vec::new(), answer: Answer::Applied(plan), sync });
@@ -33,6 +35,89 @@ pub(super) fn apply(
     entries.push(Entry::new(Record::DefinitionsApplied(Box::new(applied)), ground.entropy));
     let position = ground.next + entries.len() as u64 - 1;
     Ok(Decided { entries, answer: Answer::Applied(Plan { position, ..plan }), sync })
+}
+
+/// Single definitions, set or removed by the one who manages them.
+pub(super) fn change(state: &State, change: Change, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
+    let Change { managed_by, set, removed, create, .. } = change;
+    let mut applied = Applied { managed_by, removed, ..Applied::default() };
+    let mut plan = Plan::default();
+    for (kind, name) in &applied.removed {
+        let there = state.catalog.get(*kind, name).ok_or_else(|| undeclared(*kind, name))?;
+        ours(*kind, name, &there.managed_by, &applied.managed_by)?;
+        plan.removed.push(format!("{kind} {name}"));
+    }
+    for definition in &set {
+        let (kind, name) = (definition.kind(), definition.key());
+        let there = state.catalog.get(kind, name);
+        match there {
+            Some(there) if create => return Err(taken(kind, name, &there.managed_by).into()),
+            Some(there) => ours(kind, name, &there.managed_by, &applied.managed_by)?,
+            None => {}
+        }
+        if there.is_some_and(|there| there.hash == definition.hash()) {
+            continue;
+        }
+        let shown = format!("{kind} {name}");
+        if there.is_some() {
+            plan.changed.push(shown)
+        } else {
+            plan.added.push(shown)
+        }
+        applied.set.push(written(definition)?);
+    }
+    check_all(state, &set, &applied)?;
+    plan.runs_on_old = on_old_versions(state, &applied);
+    plan.position = ground.next - 1;
+    if plan.is_empty() {
+        return Ok(Decided { entries: Vec::new(), answer: Answer::Applied(plan), sync: true });
+    }
+    let mut entries = raised(state, ground);
+    entries.push(Entry::new(Record::DefinitionsApplied(Box::new(applied)), ground.entropy));
+    plan.position = ground.next + entries.len() as u64 - 1;
+    Ok(Decided { entries, answer: Answer::Applied(plan), sync: true })
+}
+
+fn undeclared(kind: Kind, name: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no {kind} \"{name}\""))
+        .hint("`everwhen automations list` shows what is declared")
+}
+
+fn taken(kind: Kind, name: &str, by: &str) -> Problem {
+    Problem::new(Code::DefinitionConflict, format!("{kind} \"{name}\" is declared already, by \"{by}\""))
+        .hint("choose another name, or change the one that is there")
+        .with("managed_by", by)
+}
+
+fn ours(kind: Kind, name: &str, by: &str, us: &str) -> Result<(), Problem> {
+    if by == us {
+        return Ok(());
+    }
+    Err(Problem::new(Code::DefinitionConflict, format!("{kind} \"{name}\" is managed by \"{by}\""))
+        .hint("change the files of that workspace and apply them")
+        .with("managed_by", by))
+}
+
+fn written(definition: &Definition) -> Result<Set, Problem> {
+    let (kind, name) = (definition.kind(), definition.key());
+    let text = RawValue::from_string(definition.to_json())
+        .map_err(|err| Problem::new(Code::Internal, format!("{kind} \"{name}\": {err}")))?;
+    Ok(Set { kind, name: name.to_owned(), hash: definition.hash(), definition: text })
+}
+
+/// Runs that will be on another version than the one in force.
+fn on_old_versions(state: &State, applied: &Applied) -> BTreeMap<String, u64> {
+    let automations = applied.set.iter().filter(|set| set.kind == Kind::Automation);
+    let new: BTreeMap<&str, &str> = automations.map(|set| (set.name.as_str(), set.hash.as_str())).collect();
+    let mut old = BTreeMap::new();
+    for brief in state.runs.live.values() {
+        let declared = state.catalog.automations.get(&brief.automation).map(|there| there.hash.as_str());
+        let hash = new.get(brief.automation.as_str()).copied().or(declared);
+        if hash.is_some_and(|hash| hash != brief.hash) {
+            *old.entry(brief.automation.clone()).or_insert(0) += 1;
+        }
+    }
+    old
 }
 
 /// What the workspace says now against what it manages; the rest is not its business.
@@ -61,9 +146,7 @@ fn compare(
             Some(_) => plan.changed.push(shown),
             None => plan.added.push(shown),
         }
-        let definition = RawValue::from_string(definition.to_json())
-            .map_err(|err| Problem::new(Code::Internal, format!("{kind} \"{name}\": {err}")))?;
-        applied.set.push(Set { kind, name: name.to_owned(), hash, definition });
+        applied.set.push(written(definition)?);
     }
     let ours = catalog.entries().filter(|(_, entry)| entry.managed_by == applied.managed_by);
     let named = |kind: Kind, name: &str| definitions.iter().any(|d| d.kind() == kind && d.key() == name);

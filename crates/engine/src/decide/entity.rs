@@ -40,7 +40,7 @@ pub fn write_caused(
     let (position, depth, run) = cause;
     let caused = |entry: Entry, entropy: &mut crate::entropy::Entropy| match entry.record {
         Record::Event(mut event) if event.envelope.cause.is_none() => {
-            event.envelope.cause = Some(position);
+            event.envelope.cause = (position > 0).then_some(position);
             event.envelope.depth = depth;
             event.envelope.run = run.map(str::to_owned);
             Entry::new(Record::Event(event), entropy)

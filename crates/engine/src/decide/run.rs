@@ -2,6 +2,9 @@
 //!
 //! These fold as they go ([`Draft`]); each refuses before its first record, or not at all.
 
+mod again;
+mod logic;
+
 use model::record::{AutomationSet, How, Outcome, RunRecord};
 use model::{Code, Position, Problem};
 use serde_json::Value;
@@ -13,7 +16,7 @@ use crate::draft::Draft;
 use crate::route::{self, start, wake_due};
 use crate::run::WaitKind;
 use crate::schedule;
-use crate::state::run::Timer;
+use crate::state::run::{DRAINING, Timer};
 use crate::walk::{self, Invoked, Stopped};
 
 /// Timers that one commit serves; the rest follow in the next.
@@ -38,6 +41,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             let id = id.or_else(|| Some(verdict.values["start"]["id"].as_str()?.to_owned()));
             Ok(Answer::Started { run: id, outcome: verdict.outcome, reason: verdict.reason })
         }
+        RunCommand::Again(again) => again::decide(draft, *again),
         RunCommand::Cancel { run, why } => {
             let position = known(draft, &run)?;
             start::end_cancelled(draft, position, &why)?;
@@ -58,10 +62,11 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             effect::redrive(draft, (position, wait))?;
             Ok(done(draft))
         }
+        RunCommand::Logic { name, args, actor, space } => logic::decide(draft, &name, args, actor, space),
         RunCommand::Set { automation, toggle } => set(draft, &automation, toggle),
         RunCommand::Due => due(draft),
         RunCommand::Deployed => {
-            deployed(draft)?;
+            deployed(draft, &[], false)?;
             Ok(done(draft))
         }
     }
@@ -98,6 +103,10 @@ fn answer(
     let position = known(draft, run)?;
     let live = draft.state.run(position)?;
     let wait = live.as_ref().and_then(|live| live.wait(number));
+    if wait.is_none() && live.as_ref().is_some_and(|live| (1..=live.walk.waited).contains(&number)) {
+        let detail = format!("\"{run}.{number}\" is not open any more, its run went on");
+        return Err(Problem::new(Code::WaitAnswered, detail).into());
+    }
     let Some(WaitKind::Ask { to, options, .. }) = wait.map(|wait| &wait.kind) else {
         return Err(Problem::new(Code::NotFound, format!("\"{run}.{number}\" is no open question"))
             .hint("`everwhen waits list --kind ask` shows what is open")
@@ -136,13 +145,14 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
     draft.state.catalog.automations.named(name)?;
     let (enabled, paused) = match toggle {
         Toggle::Enable => (Some(true), None),
-        Toggle::Disable => (Some(false), None),
+        Toggle::Disable | Toggle::Drain => (Some(false), None),
         Toggle::Pause => (None, Some(true)),
         Toggle::Resume => (None, Some(false)),
     };
     // Whoever switches it on again gives it another three tries.
     let failures = (toggle == Toggle::Enable).then_some(0);
-    let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason: None, failures };
+    let reason = (toggle == Toggle::Drain).then(|| DRAINING.to_owned());
+    let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason, failures };
     draft.push_run(RunRecord::AutomationSet(set))?;
     match toggle {
         Toggle::Resume => {
@@ -159,7 +169,7 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
         }
         Toggle::Disable => start::settle_armed(draft, name)?,
         Toggle::Enable => absent::begin_all(draft, name)?,
-        Toggle::Pause => {}
+        Toggle::Pause | Toggle::Drain => {}
     }
     Ok(done(draft))
 }
@@ -197,22 +207,22 @@ fn recheck(draft: &mut Draft<'_>, id: crate::run::WaitId, at: model::Timestamp) 
     Ok(())
 }
 
-/// Definitions changed: schedules are armed anew, and what belonged to automations that are gone ends.
-pub fn deployed(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+/// Definitions changed: schedules are armed anew, and what belonged to automations that are gone ends; with
+/// `finish_runs`, their runs do so by themselves.
+pub fn deployed(draft: &mut Draft<'_>, removed: &[String], finish_runs: bool) -> Result<(), Refusal> {
     // Before the first event that starts a run: folding it keeps the event for the run.
     if !draft.state.catalog.automations.is_empty() {
         draft.raise_format()?;
     }
-    let gone = |draft: &Draft<'_>, name: &str| draft.state.catalog.automations.get(name).is_none();
     let pending: Vec<_> = draft.state.pending().iter().map(|(id, p)| (*id, p.automation.clone())).collect();
     for (id, name) in pending {
-        if gone(draft, &name) {
+        if removed.contains(&name) {
             start::settle(draft, id, Outcome::Skipped, Some("disabled"), None)?;
         }
     }
     let live: Vec<_> = draft.state.runs.live.iter().map(|(at, run)| (*at, run.automation.clone())).collect();
     for (run, name) in live {
-        if gone(draft, &name) {
+        if removed.contains(&name) && !finish_runs {
             start::end_cancelled(draft, run, "automation_deleted")?;
         }
     }

@@ -53,7 +53,8 @@ impl History {
         };
         wanted.automation.iter().for_each(|name| want("automation =", Sql::Text(name.clone())));
         wanted.status.iter().for_each(|is| want(&format!("{status} ="), Sql::Text(is.clone())));
-        wanted.since.iter().for_each(|at| want(&format!("{time} >="), Sql::Text(at.to_string())));
+        let after = format!("rtrim({time}, 'Z') >=");
+        wanted.since.iter().for_each(|at| want(&after, Sql::Text(sortable(*at))));
         wanted.event.iter().for_each(|at| want("event =", Sql::Integer(*at as i64)));
         wanted.before.iter().for_each(|at| want("position <", Sql::Integer(*at as i64)));
         let tests = if tests.is_empty() { String::new() } else { format!(" WHERE {}", tests.join(" AND ")) };
@@ -98,9 +99,9 @@ impl History {
         let mut read = self.db.prepare_cached(
             "SELECT outcome, coalesce(json_extract(body, '$.reason'), ''), count(*),
              sum(coalesce(json_extract(body, '$.values.count'), 1)) FROM decision
-             WHERE automation = ?1 AND at >= ?2 GROUP BY 1, 2",
+             WHERE automation = ?1 AND rtrim(at, 'Z') >= ?2 GROUP BY 1, 2",
         )?;
-        let since = since.map_or(String::new(), |since| since.to_string());
+        let since = since.map_or(String::new(), sortable);
         let mut rows = read.query([automation, since.as_str()])?;
         let mut counts = Map::new();
         while let Some(row) = rows.next()? {
@@ -110,4 +111,9 @@ impl History {
         }
         Ok(counts.into())
     }
+}
+
+/// Texts of instants are in their order once the last letter is gone: `00:00:00` comes before `00:00:00.5`.
+fn sortable(at: model::Timestamp) -> String {
+    at.to_string().trim_end_matches('Z').to_owned()
 }

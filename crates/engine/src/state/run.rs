@@ -16,7 +16,7 @@ use model::record::{OccurrenceId, RunEnded, RunMoved, RunStarted, Status, WaitEn
 use model::{Position, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-pub use gate::{GateKey, Pending, Setting};
+pub use gate::{DRAINING, GateKey, Pending, Setting};
 pub use wakes::Wakes;
 
 use super::{Result, State};

@@ -242,7 +242,12 @@ impl Tenant {
 }
 
 /// Evaluates again why an event is no occurrence of an automation.
-fn why_not(state: &State, automation: &Automation, event: &Event, value: &Value) -> Result<Value, Problem> {
+pub(super) fn why_not(
+    state: &State,
+    automation: &Automation,
+    event: &Event,
+    value: &Value,
+) -> Result<Value, Problem> {
     let answer = |outcome: &str, gate: &str, trigger: Option<&str>, values: Value| {
         json!({
             "automation": automation.name(), "version": automation.version(), "outcome": outcome, "gate": gate,

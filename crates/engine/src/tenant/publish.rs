@@ -135,6 +135,18 @@ impl Tenant {
         Ok(admitted)
     }
 
+    /// An event that is ready to be recorded, or what becomes of it instead.
+    pub(super) fn admit_alone(
+        &self,
+        caller: &Caller,
+        draft: Draft,
+    ) -> Result<Result<Prepared, Outcome>, Problem> {
+        match self.admit_one(caller, draft, self.0.around.clock.now())? {
+            Admission::Prepared(prepared) => Ok(Ok(Prepared { quiet: false, ..prepared })),
+            Admission::Dropped { rule } => Ok(Err(Outcome::Dropped { rule })),
+        }
+    }
+
     fn admit_one(&self, caller: &Caller, draft: Draft, now: Timestamp) -> Result<Admission, Problem> {
         let cause_depth = match draft.cause {
             Some(cause) => Some(self.depth_at(cause)?),

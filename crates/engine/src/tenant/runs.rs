@@ -1,11 +1,15 @@
 //! Runs on the caller's side: starting, cancelling and answering them, and what is live now.
 
+mod again;
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::record::Outcome;
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
+
+pub use again::{Bulk, Rerun, Verb};
 
 use super::publish::unexpected;
 use super::{Tenant, entity::broken};
@@ -49,14 +53,30 @@ impl Tenant {
     /// Ends a run that is in progress; what it did stands.
     pub fn cancel_run(&self, run: &str) -> Result<(), Problem> {
         let cancel = RunCommand::Cancel { run: run.to_owned(), why: "cancelled".to_owned() };
-        self.ask_blocking(Command::Run(cancel)).map(drop)
+        match self.ask_blocking(Command::Run(cancel)) {
+            Err(problem) if problem.code() == Code::RunNotFound => {
+                let status = self.run(run)?["status"].as_str().unwrap_or_default().to_owned();
+                let detail = format!("\"{run}\" has ended, it is {status}");
+                Err(Problem::new(Code::RunNotResumable, detail)
+                    .hint("what it did stands; nothing is left to cancel"))
+            }
+            cancelled => cancelled.map(drop),
+        }
     }
 
     /// Answers a question; `wait` is `<run>.<number>`.
     pub fn answer_wait(&self, caller: &Caller, wait: &str, value: Value) -> Result<(), Problem> {
         let (run, number) = parts_of(wait)?;
         let actor = caller.actor.clone();
-        self.ask_blocking(Command::Run(RunCommand::Answer { run, wait: number, value, actor })).map(drop)
+        let answer = RunCommand::Answer { run: run.clone(), wait: number, value, actor };
+        match self.ask_blocking(Command::Run(answer)) {
+            // It was open once, and is no more: somebody answered, or its time ran out.
+            Err(problem) if problem.code() == Code::RunNotFound && self.run(&run).is_ok() => {
+                let detail = format!("\"{wait}\" is not open any more, its run has ended");
+                Err(Problem::new(Code::WaitAnswered, detail))
+            }
+            answered => answered.map(drop),
+        }
     }
 
     pub fn set_automation(&self, name: &str, toggle: Toggle) -> Result<(), Problem> {

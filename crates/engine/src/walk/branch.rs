@@ -20,11 +20,11 @@ impl Walk<'_, '_> {
         self.atomic += atomic;
         let flow = self.block(steps, &mut inner, &format!("{path}.{name}"));
         self.atomic -= atomic;
-        let flow = flow?;
-        if matches!(flow, Flow::Blocked) {
+        // Also where it failed, so that a run can be resumed from there; what `atomic` did is taken back as a whole.
+        if matches!(flow, Ok(Flow::Blocked)) || flow.is_err() && atomic == 0 {
             at.inside = Some(Box::new(Inside::Block { which, at: inner }));
         }
-        Ok(flow)
+        flow
     }
 
     fn which(&self, action: &Action) -> Result<usize> {
@@ -72,6 +72,8 @@ impl Walk<'_, '_> {
                 }
                 Err(Stopped::Failure(failure)) => {
                     self.forget_below(path);
+                    open[index] = Some(block);
+                    at.inside = Some(Box::new(Inside::Branches { open, outputs }));
                     return Err(Stopped::Failure(failure));
                 }
                 Err(fault) => return Err(fault),

@@ -1,5 +1,7 @@
 //! Steps that call something declared: logic, a query, a mutation, another automation.
 
+use std::sync::Arc;
+
 use model::definition::{Call, Scope};
 use model::record::{How, Outcome, Reason, Verdict};
 use serde_json::{Map, Value, json};
@@ -11,8 +13,9 @@ use crate::declared;
 use crate::entity::Provenance;
 use crate::env::Env;
 use crate::gate::{self, Gate, Memory, Occurrence};
+use crate::program::Program;
 use crate::route::{self, occurrence, start};
-use crate::run::{Block, Inside, WaitKind};
+use crate::run::{Block, Inside, Run, WaitKind};
 
 /// Logic that calls logic that calls logic …
 const LOGIC_DEPTH_MAX: u32 = 16;
@@ -29,17 +32,29 @@ impl Walk<'_, '_> {
     }
 
     fn caller(&self) -> Caller {
-        Caller { actor: self.run.actor(), trace: None, outside: false }
+        Caller { actor: self.actor(), trace: None, outside: false }
+    }
+
+    pub(super) fn actor(&self) -> String {
+        self.outside.clone().unwrap_or_else(|| self.run.actor())
+    }
+
+    pub(super) fn run_id(&self) -> Option<&str> {
+        self.outside.is_none().then_some(self.run.id.as_str())
     }
 
     /// A function call: no run of its own, nothing waits in it, and what it did stands or falls with the step.
     pub(super) fn logic(&mut self, call: &Call) -> Result<Flow> {
         let args = self.args(call)?;
+        self.logic_with(&call.name, args)
+    }
+
+    fn logic_with(&mut self, name: &str, args: Map<String, Value>) -> Result<Flow> {
         if self.logic >= LOGIC_DEPTH_MAX {
             return Err(failure("expr.limit", format!("logic calls logic more than {LOGIC_DEPTH_MAX} deep")));
         }
         let catalog = self.draft.state.catalog.clone();
-        let (logic, program) = catalog.logic(&call.name)?;
+        let (logic, program) = catalog.logic(name)?;
         let args = declared::check_args(&logic.name, &logic.args, args)?;
         let mut fixed = Map::new();
         fixed.insert("args".to_owned(), Value::Object(args));
@@ -63,7 +78,7 @@ impl Walk<'_, '_> {
         self.env = outer;
         match flow? {
             Flow::Done(output) | Flow::Leave(output) => Ok(Flow::Done(output)),
-            Flow::Blocked => Err(failure("definition.invalid", format!("logic \"{}\" waits", call.name))),
+            Flow::Blocked => Err(failure("definition.invalid", format!("logic \"{name}\" waits"))),
         }
     }
 
@@ -87,16 +102,17 @@ impl Walk<'_, '_> {
             (_, occurrence::SYSTEM) => self.space_for(write.concept.as_str(), write.id.as_deref(), &args)?,
             (_, space) => space.to_owned(),
         };
-        write.actor = self.run.actor();
+        write.actor = self.actor();
         write.provenance = Provenance {
-            kind: "automation".to_owned(),
+            kind: if self.outside.is_some() { "logic" } else { "automation" }.to_owned(),
             name: self.run.automation.clone(),
             trigger: self.run.trigger.clone(),
             via: call.name.clone(),
         };
         let (cause, depth) = self.cause();
+        let run = self.run_id().map(str::to_owned);
         let decided = self.draft.ask(|state, ground| {
-            decide::entity::write_caused(state, vec![write], (cause, depth, Some(&self.run.id)), ground)
+            decide::entity::write_caused(state, vec![write], (cause, depth, run.as_deref()), ground)
         });
         let (entries, mut written) = decided.map_err(refused)?;
         self.draft.add_all(entries)?;
@@ -118,6 +134,9 @@ impl Walk<'_, '_> {
 
     /// The position and depth that what this run writes is caused by.
     pub(super) fn cause(&self) -> (u64, u32) {
+        if self.outside.is_some() {
+            return (0, 0);
+        }
         let at = if self.run.event > 0 { self.run.event } else { self.run.position };
         (at, self.run.depth + 1)
     }
@@ -164,6 +183,43 @@ impl Walk<'_, '_> {
         let number = self.wait(path, WaitKind::Call { run }, None, Map::new());
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
+    }
+}
+
+/// Logic that somebody outside calls: no run, and nothing that caused it.
+pub(crate) fn call_logic(
+    draft: &mut crate::draft::Draft<'_>,
+    name: &str,
+    args: Map<String, Value>,
+    actor: String,
+    space: String,
+) -> Result<Value> {
+    let fixed = [("actor", actor.as_str()), ("partition", space.as_str())];
+    let env = Env {
+        program: Arc::new(Program::logic(&[])),
+        fixed: fixed.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
+        vars: json!({}),
+        outputs: Map::new(),
+        frames: Vec::new(),
+        wait: Value::Null,
+        now: draft.now,
+        space: space.clone(),
+    };
+    let run = Run::nobodys(name, space, draft.now);
+    let mut walk = Walk {
+        draft,
+        run,
+        env,
+        trace: Vec::new(),
+        steps: 0,
+        yielded: false,
+        logic: 0,
+        atomic: 0,
+        outside: Some(actor),
+    };
+    match walk.logic_with(name, args)? {
+        Flow::Done(output) | Flow::Leave(output) => Ok(output),
+        Flow::Blocked => Err(failure("definition.invalid", format!("logic \"{name}\" waits"))),
     }
 }
 

@@ -28,17 +28,23 @@ impl Walk<'_, '_> {
             }
             let before = (state.open.len(), state.next);
             let mut open = Vec::new();
-            for mut round in std::mem::take(&mut state.open) {
+            let mut rounds = std::mem::take(&mut state.open).into_iter();
+            while let Some(mut round) = rounds.next() {
                 let item = state.items.get(round.index).cloned().unwrap_or_default();
                 let locals = vec![(each.item.clone(), item), (each.index.clone(), round.index.into())];
                 let frame = Frame { locals, outputs: std::mem::take(&mut round.outputs) };
                 let here = format!("{path}[{}].do", round.index);
                 let (flow, frame) = self.framed(&each.steps, &mut round.at, &here, frame);
                 round.outputs = frame.outputs;
-                match flow? {
-                    Flow::Done(output) => set(&mut state.outputs, round.index, output),
-                    Flow::Blocked => open.push(round),
-                    leave => return Ok(leave),
+                match flow {
+                    Ok(Flow::Done(output)) => set(&mut state.outputs, round.index, output),
+                    Ok(Flow::Blocked) => open.push(round),
+                    Ok(leave) => return Ok(leave),
+                    Err(stopped) => {
+                        state.open = open.into_iter().chain([round]).chain(rounds).collect();
+                        at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
+                        return Err(stopped);
+                    }
                 }
             }
             state.open = open;
@@ -101,8 +107,8 @@ impl Walk<'_, '_> {
             let frame = Frame { locals: locals(round.index), outputs: std::mem::take(&mut round.outputs) };
             let here = format!("{path}[{}].do", round.index);
             let (flow, frame) = self.framed(&repeat.steps, &mut round.at, &here, frame);
-            match flow? {
-                Flow::Done(output) => {
+            match flow {
+                Ok(Flow::Done(output)) => {
                     state.outputs = vec![output];
                     if let Some(until) = &repeat.after {
                         self.env.frames.push(Frame { locals: locals(round.index), outputs: frame.outputs });
@@ -113,13 +119,13 @@ impl Walk<'_, '_> {
                         }
                     }
                 }
-                Flow::Blocked => {
+                Ok(Flow::Leave(output)) => return Ok(Flow::Leave(output)),
+                stopped => {
                     round.outputs = frame.outputs;
                     state.open.push(round);
                     at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
-                    return Ok(Flow::Blocked);
+                    return stopped;
                 }
-                leave => return Ok(leave),
             }
         }
     }

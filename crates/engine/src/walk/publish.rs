@@ -77,10 +77,10 @@ impl Walk<'_, '_> {
             id: model::id::ulid(self.draft.now, self.draft.entropy.bytes()),
             topic,
             space,
-            actor: self.run.actor(),
-            cause: Some(cause),
+            actor: self.actor(),
+            cause: (cause > 0).then_some(cause),
             depth,
-            run: Some(self.run.id.clone()),
+            run: self.run_id().map(str::to_owned),
             ..Envelope::default()
         };
         let mut ext = None;

@@ -100,7 +100,6 @@ impl Walk<'_, '_> {
     }
 
     fn failed(&mut self, step: &Step, at: &mut Block, path: &str, failure: Failure) -> Result<Flow> {
-        at.inside = None;
         at.limit.take().into_iter().for_each(|limit| self.forget(limit));
         at.failures += 1;
         let error =

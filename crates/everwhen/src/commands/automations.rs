@@ -2,10 +2,11 @@
 
 use clap::Subcommand;
 use engine::command::Toggle;
+use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use super::entity;
 use super::runs::{due, text};
+use super::{entity, stdin};
 use crate::output::Stop;
 use crate::reach::Reach;
 use crate::session::Session;
@@ -56,6 +57,42 @@ enum What {
     Resume {
         /// The automation's name
         name: String,
+    },
+    /// Take nothing new, finish what was taken
+    #[command(after_long_help = "Examples:\n  everwhen automations drain page")]
+    Drain {
+        /// The automation's name
+        name: String,
+    },
+    /// Declare one that no workspace manages
+    ///
+    /// It may name whatever is in force. Workspaces do not touch it.
+    #[command(after_long_help = "\
+Examples:
+  everwhen automations create @page.yaml
+  everwhen automations create '{\"automation\": \"page\", \"triggers\": [{\"event\": \"api.down\"}], \"actions\": []}'")]
+    Create {
+        /// YAML or JSON, @FILE, or - for stdin
+        text: String,
+    },
+    /// Change keys of one that no workspace manages; null takes a key away
+    #[command(after_long_help = "\
+Examples:
+  everwhen automations patch page '{\"mode\": \"queued\", \"max\": 5}'")]
+    Patch {
+        /// The automation's name
+        name: String,
+        /// YAML or JSON, @FILE, or - for stdin
+        text: String,
+    },
+    /// Delete one that no workspace manages, and cancel its runs
+    #[command(after_long_help = "Examples:\n  everwhen automations rm page --finish")]
+    Rm {
+        /// The automation's name
+        name: String,
+        /// Let runs in progress go on to their end
+        #[arg(long)]
+        finish: bool,
     },
     /// The next instants at which time starts it
     #[command(after_long_help = "Examples:\n  everwhen automations next nightly --count 3")]
@@ -123,9 +160,38 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         What::Disable { name } => (name, Toggle::Disable),
         What::Pause { name } => (name, Toggle::Pause),
         What::Resume { name } => (name, Toggle::Resume),
+        What::Drain { name } => (name, Toggle::Drain),
+        What::Create { text } => {
+            let made = reach.create_automation(&document(&text)?).await?;
+            return session.out.result(&made, || one_line(&made));
+        }
+        What::Patch { name, text } => {
+            let made = reach.patch_automation(&name, &document(&text)?).await?;
+            return session.out.result(&made, || one_line(&made));
+        }
+        What::Rm { name, finish } => {
+            reach.delete_automation(&name, finish).await?;
+            return session.out.result(&json!({ "removed": name }), || format!("removed {name}"));
+        }
     };
     let automation = reach.toggle(&name, toggle).await?;
     session.out.result(&automation, || one_line(&automation))
+}
+
+/// One document of YAML or JSON, given as such, in a file or on stdin.
+fn document(given: &str) -> Result<Value, Stop> {
+    let text = match given.strip_prefix('@') {
+        _ if given == "-" => String::from_utf8_lossy(&stdin::read("-")?).into_owned(),
+        Some(file) => String::from_utf8_lossy(&stdin::read(file)?).into_owned(),
+        None => given.to_owned(),
+    };
+    let mut values = lang::declare::read_values("automation", &text).map_err(|finding| {
+        Problem::new(Code::YamlInvalid, finding.message.clone()).hint(format!("line {}", finding.line))
+    })?;
+    match (values.pop(), values.is_empty()) {
+        (Some(value @ Value::Object(_)), true) => Ok(value),
+        _ => Err(Problem::new(Code::UsageInvalid, "one automation is given at a time, an object").into()),
+    }
 }
 
 async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {

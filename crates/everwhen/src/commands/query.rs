@@ -86,7 +86,7 @@ pub async fn mutate(args: MutateArgs, session: &Session) -> Result<(), Stop> {
 }
 
 /// `name=value` where the value is JSON if it reads as JSON and text otherwise; or one object with all of them.
-fn arguments(words: &[String]) -> Result<Map<String, Value>, Problem> {
+pub fn arguments(words: &[String]) -> Result<Map<String, Value>, Problem> {
     if let [only] = words
         && only.trim_start().starts_with('{')
         && let Value::Object(args) = entity::json(only)?

@@ -1,16 +1,23 @@
 //! `everwhen runs`: what automations did and do, started and stopped by hand.
 
+use std::time::{Duration, Instant};
+
 use clap::Subcommand;
 use engine::history::read::Wanted;
-use model::{Problem, Timestamp};
+use engine::tenant::runs::{Bulk, Rerun, Verb};
+use model::{Problem, Timestamp, time};
 use serde_json::Value;
 
 use super::entity;
 use crate::output::Stop;
 use crate::reach::Reach;
+use crate::reach::runs::Start;
 use crate::session::Session;
 
-/// Runs of automations: list, look at, start, cancel
+/// How soon a run that is waited for is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Runs of automations: list, look at, start, cancel, try again
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -55,12 +62,22 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   everwhen runs start nightly
-  everwhen runs start nightly '{\"day\": \"2026-01-31\"}'")]
+  everwhen runs start nightly '{\"day\": \"2026-01-31\"}' --wait 10s
+  everwhen runs start page --event '{\"topic\": \"api.down\", \"payload\": {}}' --dry-run")]
     Start {
         /// The automation's name
         automation: String,
         /// What it reads as `input`, JSON
         input: Option<String>,
+        /// What stands for the event, JSON; without it one on automation.invocation.NAME does
+        #[arg(long, value_name = "JSON")]
+        event: Option<String>,
+        /// Write nothing: show the run as it would be, up to its first wait
+        #[arg(long)]
+        dry_run: bool,
+        /// Wait so long for its end, and show it
+        #[arg(long, value_name = "D", conflicts_with = "dry_run", value_parser = length)]
+        wait: Option<Duration>,
     },
     /// End a run that is in progress; what it did stands
     #[command(after_long_help = "\
@@ -70,6 +87,81 @@ Examples:
         /// The run's id
         id: String,
     },
+    /// Begin a failed or cancelled run anew, under the version that is declared now
+    #[command(after_long_help = "\
+Examples:
+  everwhen runs retry run_01J8Z3V4K5M6N7P8Q9R0S1T2V3")]
+    Retry {
+        /// The run's id
+        id: String,
+    },
+    /// Go on with a failed run from the step that failed; what was done stands
+    #[command(after_long_help = "\
+Examples:
+  everwhen runs resume run_01J8Z3V4K5M6N7P8Q9R0S1T2V3")]
+    Resume {
+        /// The run's id
+        id: String,
+    },
+    /// A new run of the same occurrence, under the version that is declared now
+    #[command(after_long_help = "\
+Examples:
+  everwhen runs rerun run_01J8Z3V4K5M6N7P8Q9R0S1T2V3
+  everwhen runs rerun run_01J8Z3V4K5M6N7P8Q9R0S1T2V3 --from-step 'actions[2]'")]
+    Rerun {
+        /// The run's id
+        id: String,
+        /// Begin with this step, by its path or id; what came before it is taken from the first run
+        #[arg(long, value_name = "STEP")]
+        from_step: Option<String>,
+        /// Also over steps that reached outside the first time
+        #[arg(long)]
+        allow_side_effects: bool,
+    },
+    /// Cancel, retry or resume many runs at once
+    #[command(after_long_help = "\
+Examples:
+  everwhen runs bulk retry --automation page --since 2026-01-31T00:00:00Z --dry-run
+  everwhen runs bulk cancel --automation page --status waiting")]
+    Bulk {
+        /// What is done to each
+        #[arg(value_enum)]
+        verb: Word,
+        /// Of this automation
+        #[arg(long, value_name = "NAME")]
+        automation: Option<String>,
+        /// Of this status [default: in progress for cancel, else failed]
+        #[arg(long, value_name = "STATUS")]
+        status: Option<String>,
+        /// Started at this instant or later
+        #[arg(long, value_name = "T")]
+        since: Option<String>,
+        /// Only say how many are meant
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Word {
+    Cancel,
+    Retry,
+    Resume,
+}
+
+impl From<Word> for Verb {
+    fn from(word: Word) -> Verb {
+        match word {
+            Word::Cancel => Verb::Cancel,
+            Word::Retry => Verb::Retry,
+            Word::Resume => Verb::Resume,
+        }
+    }
+}
+
+/// A length of time from the command line.
+pub fn length(text: &str) -> Result<Duration, String> {
+    time::parse_duration(text).ok_or_else(|| "not a length of time; write it like 5m or 1h30m".to_owned())
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
@@ -91,12 +183,41 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             session.out.flush()
         }
         What::Get { id } => shown(&reach.run(&id).await?, session),
-        What::Start { automation, input } => {
+        What::Start { automation, input, event, dry_run, wait } => {
             let input = input.as_deref().map(entity::json).transpose()?.unwrap_or_default();
-            let started = reach.start(&automation, input).await?;
-            session.out.result(&started, || text(&started["id"]))
+            let event = event.as_deref().map(entity::json).transpose()?;
+            let started = reach.start(Start { automation, input, event, dry_run }).await?;
+            match wait {
+                _ if dry_run => shown(&started, session),
+                Some(wait) => shown(&ended(&reach, &text(&started["id"]), wait).await?, session),
+                None => session.out.result(&started, || text(&started["id"])),
+            }
         }
-        What::Cancel { id } => shown(&reach.cancel(&id).await?, session),
+        What::Cancel { id } => shown(&reach.operate(Verb::Cancel, &id).await?, session),
+        What::Retry { id } => shown(&reach.operate(Verb::Retry, &id).await?, session),
+        What::Resume { id } => shown(&reach.operate(Verb::Resume, &id).await?, session),
+        What::Rerun { id, from_step, allow_side_effects } => {
+            shown(&reach.rerun(&id, &Rerun { from_step, allow_side_effects }).await?, session)
+        }
+        What::Bulk { verb, automation, status, since, dry_run } => {
+            let since = instant(since.as_deref())?;
+            let bulk = Bulk { verb: verb.into(), automation, status, since, dry_run };
+            let done = reach.runs_in_bulk(&bulk).await?;
+            session.out.result(&done, || format!("{} of {}", done["done"], done["matched"]))
+        }
+    }
+}
+
+/// The run once it has ended, or as it is by then.
+async fn ended(reach: &Reach, id: &str, wait: Duration) -> Result<Value, Problem> {
+    let deadline = Instant::now() + wait;
+    loop {
+        let run = reach.run(id).await?;
+        let over = matches!(run["status"].as_str(), Some("completed" | "failed" | "cancelled"));
+        if over || Instant::now() >= deadline {
+            return Ok(run);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 

@@ -1,12 +1,16 @@
 //! Automations, runs and waits, near or far.
 
+mod operate;
+
 use std::time::Duration;
 
 use engine::clock::Move;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
-use model::{Code, Problem, Timestamp};
+use model::{Problem, Timestamp};
 use serde_json::{Value, json};
+
+pub use operate::Start;
 
 use super::Reach;
 use crate::client::{escape, query};
@@ -40,39 +44,6 @@ impl Reach {
         match self {
             Reach::Local(local) => local.tenant.run(id),
             Reach::Remote(client) => client.get(&format!("/v1/runs/{}", escape(id))).await,
-        }
-    }
-
-    /// Starts an automation by hand; the run's id.
-    pub async fn start(&self, automation: &str, input: Value) -> Result<Value, Problem> {
-        match self {
-            Reach::Local(local) => {
-                let started = local.tenant.start_run(&local.caller, automation, input, None)?;
-                match started.run {
-                    Some(run) => Ok(json!({ "id": run })),
-                    None => {
-                        let reason = started.reason.unwrap_or_default();
-                        let detail = format!("it was not started: {} ({reason})", started.outcome.as_str());
-                        Err(Problem::new(Code::RunRefused, detail)
-                            .hint(format!("everwhen explain automation {automation}")))
-                    }
-                }
-            }
-            Reach::Remote(client) => {
-                client.post("/v1/runs", &json!({"automation": automation, "input": input})).await
-            }
-        }
-    }
-
-    pub async fn cancel(&self, run: &str) -> Result<Value, Problem> {
-        match self {
-            Reach::Local(local) => {
-                local.tenant.cancel_run(run)?;
-                local.tenant.run(run)
-            }
-            Reach::Remote(client) => {
-                client.post(&format!("/v1/runs/{}/cancel", escape(run)), &json!({})).await
-            }
         }
     }
 
@@ -116,6 +87,7 @@ impl Reach {
                     Toggle::Disable => "disable",
                     Toggle::Pause => "pause",
                     Toggle::Resume => "resume",
+                    Toggle::Drain => "drain",
                 };
                 client.post(&format!("/v1/automations/{}/{word}", escape(name)), &json!({})).await
             }

@@ -34,7 +34,7 @@ fn tour(place: &Place) {
     let wait: Value = waits.lines()[0].clone();
     let wait = wait["id"].as_str().unwrap();
     place.run(&["waits", "answer", wait, "true"]).ok();
-    place.run(&["waits", "answer", wait, "true"]).exits(3);
+    place.run(&["waits", "answer", wait, "true"]).exits(4);
     let done = place.json(&["runs", "get", &id]);
     assert_eq!(done["status"], "completed");
     assert_eq!(done["steps"][1]["kind"], "publish", "{done}");
@@ -54,10 +54,39 @@ fn switches(place: &Place) {
     assert_eq!(place.json(&["automations", "enable", "big_orders"])["enabled"], true);
     let started = place.json(&["runs", "start", "big_orders", r#"{"id":5}"#]);
     place.run(&["runs", "start", "big_orders"]).exits(4);
-    let ended = place.json(&["runs", "cancel", started["id"].as_str().unwrap()]);
-    assert_eq!(ended["status"], "cancelled");
+    let id = started["id"].as_str().unwrap();
+    assert_eq!(place.json(&["runs", "bulk", "cancel", "--dry-run"]), json!({"matched": 1, "done": 0}));
+    assert_eq!(place.json(&["runs", "cancel", id])["status"], "cancelled");
+    assert_eq!(place.json(&["runs", "retry", id])["attempt"], 2);
+    assert_eq!(place.json(&["runs", "bulk", "cancel"]), json!({"matched": 1, "done": 1}));
+    place.run(&["runs", "resume", id]).exits(4);
+    let rerun = place.json(&["runs", "rerun", id]);
+    assert_eq!(rerun["rerun_of"], id);
+    place.run(&["runs", "cancel", rerun["id"].as_str().unwrap()]).ok();
+    let event = r#"{"topic":"order.x","payload":{"id":9}}"#;
+    let tried = place.json(&["runs", "start", "big_orders", "--event", event, "--dry-run"]);
+    assert_eq!((&tried["status"], &tried["waits"][0]["kind"]), (&json!("waiting"), &json!("ask")));
+    let told = place.json(&["simulate", "order.placed", r#"{"id":6,"total":700}"#]);
+    assert_eq!(told["automations"][0]["outcome"], "ran", "{told}");
+    assert!(place.run(&["simulate", "order.placed", r#"{"total":7}"#]).ok().out.contains("filtered"));
+    assert_eq!(place.run(&["waits", "list", "--json"]).ok().out, "");
+    one_by_one(place);
     place.run(&["runs", "get", "run_nope"]).exits(3);
     place.run(&["automations", "get", "nope"]).exits(3);
+}
+
+/// Without a workspace; and a draft over what has happened.
+fn one_by_one(place: &Place) {
+    let made = place.json(&["automations", "create", "automation: mine\nactions:\n  - delay: 1h\n"]);
+    assert_eq!(made["managed_by"], "api");
+    assert_eq!(place.json(&["automations", "patch", "mine", r#"{"mode":"queued"}"#])["managed_by"], "api");
+    place.run(&["runs", "start", "mine"]).ok();
+    assert_eq!(place.json(&["automations", "drain", "mine"])["reason"], "draining");
+    place.run(&["automations", "rm", "mine"]).ok();
+    place.run(&["automations", "rm", "big_orders"]).exits(4);
+    let told = place.json(&["backtest", "orders.yaml"]);
+    assert_eq!(told["automations"][0]["did"], 1, "{told}");
+    assert_eq!(place.run(&["call", "nope", "a=1", "--json"]).exits(3).error()["code"], "logic.not_found");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Trees into checked definitions: every name is found, every literal fits, or there is a finding that says so.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::Code;
 use model::definition::{self, Definition};
@@ -55,7 +56,11 @@ pub(crate) struct Checker<'s> {
 pub(crate) type Rows = BTreeMap<String, u64>;
 const ROWS_MANY: u64 = 10_000;
 
-pub(crate) fn check(sources: &[Source], rows: &Rows) -> (Vec<Definition>, Vec<(usize, Severity, Fault)>) {
+pub(crate) fn check(
+    sources: &[Source],
+    rows: &Rows,
+    known: &[Arc<Definition>],
+) -> (Vec<Definition>, Vec<(usize, Severity, Fault)>) {
     let mut checker = Checker {
         names: Names::default(),
         sources,
@@ -67,6 +72,7 @@ pub(crate) fn check(sources: &[Source], rows: &Rows) -> (Vec<Definition>, Vec<(u
         calls: Vec::new(),
     };
     checker.collect();
+    known.iter().for_each(|definition| checker.names.know(definition));
     checker.each_file(Checker::imports);
     checker.import_cycles();
     checker.each_item(|checker, item| checker.concept(item));

@@ -1,6 +1,7 @@
 //! A folder of files, as a map from path to text, into checked definitions and findings; no file is touched here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::Code;
 use model::definition::Definition;
@@ -43,6 +44,15 @@ pub fn check_workspace(files: &BTreeMap<String, String>) -> Checked {
 
 /// The same, knowing how many rows concepts have, by id: a query without an index over many is a warning.
 pub fn check_with_rows(files: &BTreeMap<String, String>, rows: &Rows) -> Checked {
+    check_all(files, rows, &[])
+}
+
+/// Checks files that may also name what others have put into force.
+pub fn check_beside(files: &BTreeMap<String, String>, known: &[Arc<Definition>]) -> Checked {
+    check_all(files, &BTreeMap::new(), known)
+}
+
+fn check_all(files: &BTreeMap<String, String>, rows: &Rows, known: &[Arc<Definition>]) -> Checked {
     let mut sources = Vec::new();
     let mut found: Vec<(usize, Severity, Fault)> = Vec::new();
     for (at, (path, text)) in files.iter().enumerate() {
@@ -51,7 +61,7 @@ pub fn check_with_rows(files: &BTreeMap<String, String>, rows: &Rows) -> Checked
         let (domain, module) = place(path);
         sources.push(Source { path: path.clone(), domain, module, file });
     }
-    let (definitions, more) = check::check(&sources, rows);
+    let (definitions, more) = check::check(&sources, rows, known);
     found.extend(more);
     let texts: Vec<&String> = files.values().collect();
     let mut findings: Vec<Finding> = found

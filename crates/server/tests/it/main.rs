@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod automations;
 mod client;
 mod clock;
 mod corners;
@@ -15,6 +16,7 @@ mod maintain;
 mod min_position;
 mod ndjson;
 mod publish;
+mod runs;
 mod seed003;
 mod shutdown;
 mod stream;

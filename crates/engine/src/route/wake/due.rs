@@ -25,7 +25,8 @@ pub fn go_on(draft: &mut Draft<'_>, id: OccurrenceId) -> Result<()> {
     else {
         return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
     };
-    if !draft.state.is_enabled(&automation) && pending.gate != "mode" {
+    let off = !draft.state.is_enabled(&automation) && !draft.state.is_draining(automation.name());
+    if off && pending.gate != "mode" {
         return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
     }
     let value = event.to_value();

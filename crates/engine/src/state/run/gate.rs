@@ -17,6 +17,9 @@ use crate::state::{Result, State};
 /// Where errors in a row are kept, beside what gates remember.
 const FAILURES: &str = "failures";
 
+/// Why an automation is off that finishes what it has taken.
+pub const DRAINING: &str = "draining";
+
 /// Automation, trigger, gate, key.
 pub type GateKey = (String, String, String, String);
 
@@ -122,6 +125,11 @@ impl State {
     pub fn is_enabled(&self, automation: &crate::automation::Automation) -> bool {
         let set = self.setting(automation.name()).filter(|set| set.hash == automation.hash);
         set.and_then(|set| set.enabled).unwrap_or(automation.definition.enabled)
+    }
+
+    /// Whether it only finishes what it has taken.
+    pub fn is_draining(&self, automation: &str) -> bool {
+        self.setting(automation).is_some_and(|set| set.reason.as_deref() == Some(DRAINING))
     }
 
     pub fn is_paused(&self, automation: &str) -> bool {

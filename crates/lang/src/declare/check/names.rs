@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::Code;
-use model::definition::{Concept, Field, Kind};
+use model::definition::{Concept, Definition, Field, Kind};
 
 use super::Checker;
 use crate::declare::annotate;
@@ -49,6 +49,27 @@ impl Names {
 
     pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &str> {
         self.declared.keys().filter(move |(of, _)| *of == kind).map(|(_, name)| name.as_str())
+    }
+
+    /// Something that is in force already may be named; what the files declare themselves comes first.
+    pub(super) fn know(&mut self, definition: &Definition) {
+        let args = match definition {
+            Definition::Concept(concept) => {
+                let ids = self.concept_ids.entry(concept.name.clone()).or_default();
+                if !self.concepts.contains_key(&concept.id) {
+                    ids.push(concept.id.clone());
+                    self.concepts.insert(concept.id.clone(), concept.clone());
+                }
+                return;
+            }
+            Definition::Query(query) => &query.args,
+            Definition::Mutation(mutation) => &mutation.args,
+            Definition::Logic(logic) => &logic.args,
+            Definition::Automation(automation) => &automation.args,
+            Definition::Shape(_) => &Vec::new(),
+        };
+        let key = (definition.kind(), definition.key().to_owned());
+        self.declared.entry(key).or_insert_with(|| args.clone());
     }
 
     /// The declared name that `name` means: itself, or with the kind before it (`foo`, `logicFoo`).

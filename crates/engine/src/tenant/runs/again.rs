@@ -1,0 +1,223 @@
+//! Runs that have ended, once more: tried again, resumed, run again from a step; and many at a time.
+
+use model::definition::Step;
+use model::record::{RunRecord, RunStarted};
+use model::{Code, Position, Problem, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::Tenant;
+use crate::command::{Again, Answer, Command, RunCommand};
+use crate::history::read::Wanted;
+use crate::read;
+use crate::run::{Block, Walked};
+use crate::tenant::publish::unexpected;
+
+/// Kinds of steps that reach outside.
+const OUTSIDE: [&str; 4] = ["http", "exec", "agent", "task"];
+
+/// How a run is run again.
+#[derive(Clone, Debug, Default)]
+pub struct Rerun {
+    /// A step of the outermost list, as `actions[2]` or by its id; what came before is taken from the first run.
+    pub from_step: Option<String>,
+    /// Also over steps that reached outside the first time.
+    pub allow_side_effects: bool,
+}
+
+/// What is done to many runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Cancel,
+    Retry,
+    Resume,
+}
+
+#[derive(Clone, Debug)]
+pub struct Bulk {
+    pub verb: Verb,
+    pub automation: Option<String>,
+    /// Absent: those that are in progress for a cancel, those that failed for the others.
+    pub status: Option<String>,
+    pub since: Option<Timestamp>,
+    pub dry_run: bool,
+}
+
+impl Tenant {
+    /// Begins a run that failed or was cancelled anew, under its id and the version that is declared now.
+    pub fn retry_run(&self, id: &str) -> Result<Value, Problem> {
+        let (run, mut started) = self.ended_run(id, &["failed", "cancelled"], "retried")?;
+        started.attempt = run["attempt"].as_u64().unwrap_or(1) as u32 + 1;
+        self.again(Again { started, walked: None, pinned: false })
+    }
+
+    /// Goes on with a failed run from the step that failed; what was done stands.
+    pub fn resume_run(&self, id: &str) -> Result<Value, Problem> {
+        let (run, started) = self.ended_run(id, &["failed"], "resumed")?;
+        let position = run["position"].as_u64();
+        // How far it came is written right before its end.
+        let before = run["ended"].as_u64().unwrap_or(0).saturating_sub(1);
+        let walked = match self.run_record(before)? {
+            Some(RunRecord::Moved(moved)) if Some(moved.run) == position => {
+                serde_json::from_value::<Walked>(moved.state).ok()
+            }
+            _ => None,
+        };
+        let walked = walked.ok_or_else(|| {
+            not_resumable(format!("how far \"{id}\" came was not recorded"))
+                .hint(format!("everwhen runs retry {id}"))
+        })?;
+        self.again(Again { started, walked: Some(walked), pinned: true })
+    }
+
+    /// A new run of what a run was the answer to, under the version that is declared now.
+    pub fn rerun(&self, id: &str, how: &Rerun) -> Result<Value, Problem> {
+        let (run, mut started) = self.ended_run(id, &["completed", "failed", "cancelled"], "run again")?;
+        let automation = self
+            .with_writer(|writer| Ok(writer.state.catalog.automations.named(&started.automation)?.clone()))?;
+        let from = match &how.from_step {
+            Some(step) => find(&automation.definition.steps, step)?,
+            None => 0,
+        };
+        let done: Vec<&Value> = run["steps"].as_array().into_iter().flatten().collect();
+        if !how.allow_side_effects {
+            refuse_effects(&done, from)?;
+        }
+        (started.id, started.attempt, started.rerun_of) = (String::new(), 1, Some(id.to_owned()));
+        let walked = (from > 0).then(|| taken_over(&done, from));
+        self.again(Again { started, walked, pinned: false })
+    }
+
+    /// How many runs are meant, and for how many it was done.
+    pub fn runs_in_bulk(&self, bulk: &Bulk) -> Result<Value, Problem> {
+        let ids = self.meant(bulk)?;
+        let mut refused = Vec::new();
+        for id in ids.iter().filter(|_| !bulk.dry_run) {
+            let done = match bulk.verb {
+                Verb::Cancel => self.cancel_run(id).map(drop),
+                Verb::Retry => self.retry_run(id).map(drop),
+                Verb::Resume => self.resume_run(id).map(drop),
+            };
+            refused.extend(done.err().map(|problem| json!({"id": id, "code": problem.code().as_str()})));
+        }
+        let done = if bulk.dry_run { 0 } else { ids.len() - refused.len() };
+        let mut answer = json!({"matched": ids.len(), "done": done});
+        if !refused.is_empty() {
+            answer["refused"] = refused.into();
+        }
+        Ok(answer)
+    }
+
+    /// Oldest first, so that those who queue stay in their order.
+    fn meant(&self, bulk: &Bulk) -> Result<Vec<String>, Problem> {
+        let by_default: &[&str] = match bulk.verb {
+            Verb::Cancel => &["running", "waiting"],
+            Verb::Retry | Verb::Resume => &["failed"],
+        };
+        let mut wanted = Wanted {
+            automation: bulk.automation.clone(),
+            status: bulk.status.clone(),
+            since: bulk.since,
+            limit: 1_000,
+            ..Wanted::default()
+        };
+        let mut ids = Vec::new();
+        loop {
+            let (runs, next) = self.runs(&wanted)?;
+            let status = |run: &Value| run["status"].as_str().is_some_and(|is| by_default.contains(&is));
+            let meant = runs.iter().filter(|run| bulk.status.is_some() || status(run));
+            ids.extend(meant.filter_map(|run| run["id"].as_str().map(str::to_owned)));
+            match next {
+                Some(next) => wanted.before = Some(next),
+                None => break,
+            }
+        }
+        ids.reverse();
+        Ok(ids)
+    }
+
+    fn again(&self, again: Again) -> Result<Value, Problem> {
+        match self.ask_blocking(Command::Run(RunCommand::Again(Box::new(again))))? {
+            Answer::Started { run: Some(id), .. } => self.run(&id),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// A run that has ended as one of `statuses`, and how it began, with its event beside it: nothing else keeps that.
+    fn ended_run(&self, id: &str, statuses: &[&str], what: &str) -> Result<(Value, RunStarted), Problem> {
+        let run = self.run(id)?;
+        let status = run["status"].as_str().unwrap_or_default();
+        if !statuses.contains(&status) {
+            let only = statuses.join(" or ");
+            return Err(not_resumable(format!(
+                "\"{id}\" is {status}; only a run that is {only} can be {what}"
+            )));
+        }
+        let record = self.run_record(run["position"].as_u64().unwrap_or(0))?;
+        let Some(RunRecord::Started(started)) = record else {
+            return Err(not_resumable(format!("how \"{id}\" began is not in the ledger any more")));
+        };
+        let mut started = *started;
+        if started.event > 0 && started.synthetic.is_none() {
+            started.synthetic = Some(self.event(&started.event.to_string())?.to_value());
+        }
+        started.caller = None;
+        Ok((run, started))
+    }
+
+    fn run_record(&self, position: Position) -> Result<Option<RunRecord>, Problem> {
+        if position == 0 || position < self.first() {
+            return Ok(None);
+        }
+        self.with_reader(|reader| read::run_record_at(reader, position))
+    }
+}
+
+/// The index of a step in the outermost list.
+fn find(steps: &[Step], named: &str) -> Result<usize, Problem> {
+    let by_path = top_index(named).filter(|_| named.ends_with(']') && named.matches('[').count() == 1);
+    let by_id = || steps.iter().position(|step| step.id.as_deref() == Some(named));
+    by_path.filter(|index| *index < steps.len()).or_else(by_id).ok_or_else(|| {
+        Problem::new(Code::RequestInvalid, format!("\"{named}\" is no step of the outermost list"))
+            .hint("name it like actions[2], or by its id; steps inside others begin with the one around them")
+            .at("/from_step")
+    })
+}
+
+/// Of `actions[2].then[0]`, 2.
+fn top_index(path: &str) -> Option<usize> {
+    path.strip_prefix("actions[")?.split_once(']')?.0.parse().ok()
+}
+
+fn is_before(step: &Value, from: usize) -> bool {
+    step["path"].as_str().and_then(top_index).is_some_and(|index| index < from)
+}
+
+fn refuse_effects(done: &[&Value], from: usize) -> Result<(), Problem> {
+    let reached = |step: &&&Value| {
+        let kind = step["kind"].as_str().unwrap_or_default();
+        !is_before(step, from) && OUTSIDE.contains(&kind) && step["status"] != "skipped"
+    };
+    match done.iter().find(reached) {
+        None => Ok(()),
+        Some(step) => Err(not_resumable(format!("{} reached outside and would do so again", step["path"]))
+            .hint("begin after it with `from_step`, or allow it with `allow_side_effects`")),
+    }
+}
+
+/// What the steps before `from` left: outputs by id, and variables. Outputs of a round end with it.
+fn taken_over(done: &[&Value], from: usize) -> Walked {
+    let mut walked = Walked { at: Block { next: from, ..Block::default() }, ..Walked::default() };
+    for step in done.iter().filter(|step| is_before(step, from)) {
+        let in_round = step["path"].as_str().is_some_and(|path| path.contains("]["));
+        if let Some(id) = step["id"].as_str().filter(|_| !in_round) {
+            walked.outputs.insert(id.to_owned(), step["output"].clone());
+        }
+        let vars: Option<&Map<String, Value>> = step["vars"].as_object();
+        walked.vars.extend(vars.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    walked
+}
+
+fn not_resumable(detail: String) -> Problem {
+    Problem::new(Code::RunNotResumable, detail)
+}
