@@ -118,9 +118,23 @@ pub struct Automations {
 struct Routes {
     trie: Trie<u32>,
     targets: Vec<(Arc<Automation>, usize)>,
+    /// Whether a trigger names what happens to runs.
+    hear_runs: bool,
+}
+
+impl Routes {
+    fn has(&self, topic: &str) -> bool {
+        let mut found = Vec::new();
+        self.trie.receivers(topic, &mut found);
+        !found.is_empty()
+    }
 }
 
 impl Automations {
+    pub fn hear_runs(&self) -> bool {
+        self.routes.hear_runs
+    }
+
     pub fn get(&self, name: &str) -> Option<&Arc<Automation>> {
         self.by_name.get(name)
     }
@@ -160,6 +174,7 @@ impl Automations {
                 routes.targets.push((automation.clone(), index));
             }
         }
+        routes.hear_runs = crate::lifecycle::TOPICS.iter().any(|topic| routes.has(topic));
         self.routes = Arc::new(routes);
     }
 

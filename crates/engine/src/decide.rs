@@ -8,7 +8,10 @@ pub(crate) mod publish;
 pub(crate) mod run;
 mod trim;
 
+use std::sync::Arc;
+
 use ledger::{NewBody, NewRecord};
+use model::event::Event;
 use model::record::{FORMAT_OF_ENTITIES, Record};
 use model::{Code, Position, Problem, Timestamp};
 
@@ -21,13 +24,19 @@ pub(crate) use group::ERASED;
 pub struct Entry {
     pub record: Record,
     pub encoded: NewRecord,
+    /// Events that go out with it to whoever listens, and are written nowhere.
+    pub told: Vec<Arc<Event>>,
 }
 
 impl Entry {
     pub fn new(record: Record, entropy: &mut Entropy) -> Entry {
         let body = record.body().map(|json| NewBody::new(entropy.bytes(), json));
         let encoded = NewRecord { kind: record.kind(), version: record.version(), data: record.data(), body };
-        Entry { record, encoded }
+        Entry::formed(record, encoded)
+    }
+
+    pub fn formed(record: Record, encoded: NewRecord) -> Entry {
+        Entry { record, encoded, told: Vec::new() }
     }
 }
 

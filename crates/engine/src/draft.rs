@@ -24,6 +24,8 @@ pub struct Draft<'a> {
     past: Option<&'a dyn Ledger>,
     first: Position,
     entries: Vec<Entry>,
+    /// Somebody listens to what is told and not written.
+    pub heard: bool,
 }
 
 /// A place to come back to.
@@ -34,11 +36,22 @@ pub struct Mark {
 
 impl<'a> Draft<'a> {
     pub fn new(state: &'a mut State, entropy: &'a mut Entropy, now: Timestamp, first: Position) -> Draft<'a> {
-        Draft { state, entropy, now, past: None, first, entries: Vec::new() }
+        Draft { state, entropy, now, past: None, first, entries: Vec::new(), heard: false }
     }
 
     pub fn over(self, past: &'a dyn Ledger) -> Draft<'a> {
         Draft { past: Some(past), ..self }
+    }
+
+    pub fn heard(self, heard: bool) -> Draft<'a> {
+        Draft { heard, ..self }
+    }
+
+    /// Goes out with the record that was added last, if that is kept.
+    pub fn tell(&mut self, event: Arc<Event>) {
+        if let Some(last) = self.entries.last_mut() {
+            last.told.push(event);
+        }
     }
 
     /// The first event after `after` that `wanted` says yes to, in the ledger and in what is not yet part of it. What was

@@ -157,10 +157,10 @@ impl Passed {
         passed
     }
 
-    /// A start that no event brings waits in the queue, or for a pause to end, with all that it needs; at other gates
-    /// nothing would wake it.
+    /// A start that no record of an event brings waits with all that it needs. It cannot be part of a batch, which is of
+    /// events that can be read again.
     pub fn queue_or_skip(&mut self, start: Option<Value>) {
-        match start.filter(|_| self.gate == Gate::Mode || self.reason == Some("paused")) {
+        match start.filter(|_| self.gate != Gate::Batch) {
             Some(start) => _ = self.values.insert("start".to_owned(), start),
             None => (self.outcome, self.reason, self.key) = (Outcome::Skipped, Some("busy"), None),
         }

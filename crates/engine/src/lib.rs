@@ -30,6 +30,7 @@ pub mod effect;
 pub mod entity;
 mod env;
 pub mod gate;
+mod lifecycle;
 mod mailbox;
 mod program;
 mod route;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
+pub mod automations;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub struct Metrics {
     queries: Named<Histogram>,
     append_sync: Histogram,
     storage_full: AtomicBool,
+    pub automations: automations::Automations,
 }
 
 /// What is counted per topic.

@@ -130,6 +130,37 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usiz
     Ok(())
 }
 
+/// As [`one`], for an event that is written nowhere: triggers that name it are pulled, and what starts carries it along.
+pub fn view(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
+    let value = event.to_value();
+    for (automation, index) in draft.state.catalog.automations.concerned(&event.envelope.topic) {
+        let trigger = &automation.triggers[index];
+        let tested = trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(&value));
+        if absent::after(trigger).is_some() {
+            if tested == Ok(true) {
+                absent::begin(draft, &automation, trigger)?;
+            }
+            continue;
+        }
+        if tested == Ok(false) || !draft.state.is_enabled(&automation) {
+            continue;
+        }
+        let passed = match tested {
+            Err(problem) => filter_error(&problem),
+            Ok(_) => {
+                let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+                judge(
+                    &memory,
+                    &occurrence::of_event(&automation, trigger, event, &value, draft.now),
+                    Gate::Window,
+                )?
+            }
+        };
+        start::by_view(draft, &automation, trigger, event, (&value, passed))?;
+    }
+    Ok(())
+}
+
 /// The pause of an operator keeps what comes, that of the breaker refuses it.
 pub fn judge(memory: &Memory<'_>, of: &gate::Occurrence<'_>, from: Gate) -> Result<Passed> {
     let name = of.automation.name();

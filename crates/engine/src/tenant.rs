@@ -42,7 +42,7 @@ pub(crate) use entity::query as entity_query;
 pub use entity::{Asking, Found, HistoryPage, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
-pub(crate) use live::QUERY_EXECUTED;
+pub(crate) use live::names_live;
 pub(crate) use open::event_from_json;
 pub use open::{Home, Opening};
 pub use search::{Page, Query};
@@ -374,6 +374,7 @@ impl Tenant {
             return true;
         };
         let moment = self.moment();
+        open.heard = self.is_heard();
         match open.turn(moment, commands) {
             Ok(Turn { answers, committed }) => {
                 self.note_sync(open, moment);

@@ -27,6 +27,7 @@ use crate::automation::Automation;
 use crate::decide::Refusal;
 use crate::draft::Draft;
 use crate::env::Env;
+use crate::lifecycle;
 use crate::route::{self, occurrence, start};
 use crate::run::{Block, Run};
 use crate::state::{Fault, Result as StateResult};
@@ -124,7 +125,7 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
             message: format!("version {} of \"{}\" cannot be used", short(&run.hash), run.automation),
             class: "permanent",
         };
-        return ended(draft, &run, Err(lost), Vec::new());
+        return ended(draft, &run, Err(lost), (Vec::new(), &[]));
     };
     let from = draft.len();
     let Some(env) = env_of(draft, &run, &automation)? else {
@@ -133,7 +134,7 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
             message: "the event that it reads was erased".to_owned(),
             class: "permanent",
         };
-        return ended(draft, &run, Err(gone), Vec::new());
+        return ended(draft, &run, Err(gone), (Vec::new(), &[]));
     };
     let mut run = run;
     if let (None, Some(timeout)) = (run.walk.deadline, &automation.definition.timeout) {
@@ -141,6 +142,7 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         run.walk.deadline = env.length(draft.state, timeout).ok().map(|length| run.started_at.plus(length));
     }
     let mut at = run.walk.at.clone();
+    let waited: Vec<String> = run.walk.waits.iter().map(|wait| wait.path.clone()).collect();
     let mut walk = Walk {
         draft,
         run,
@@ -168,19 +170,31 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         None => {
             let status = if yielded { Status::Running } else { Status::Waiting };
             let state = serde_json::to_value(&run.walk).unwrap_or_default();
-            draft.push_run(RunRecord::Moved(RunMoved { run: position, status, state, steps: trace }))?;
+            moved(draft, &run, status, state, (trace, &waited))?;
         }
-        Some(Ok(output)) => ended(draft, &run, Ok(output), trace)?,
+        Some(Ok(output)) => ended(draft, &run, Ok(output), (trace, &waited))?,
         Some(Err(failure)) => {
             // Right before the end: how far it came, for whoever resumes it.
             let state = serde_json::to_value(run.walk.clone().resumed()).unwrap_or_default();
-            let moved = RunMoved { run: position, status: Status::Running, state, steps: trace };
-            draft.push_run(RunRecord::Moved(moved))?;
-            ended(draft, &run, Err(failure), Vec::new())?;
+            moved(draft, &run, Status::Running, state, (trace, &waited))?;
+            ended(draft, &run, Err(failure), (Vec::new(), &[]))?;
         }
     }
     // Events that the stretch wrote find whom they concern.
     route::all(draft, from)
+}
+
+/// Writes down where it stands, and tells what its steps came to.
+fn moved(
+    draft: &mut Draft<'_>,
+    run: &Run,
+    status: Status,
+    state: Value,
+    (steps, waited): (Vec<Value>, &[String]),
+) -> StateResult<()> {
+    let told = if lifecycle::is_wanted(draft) { steps.clone() } else { Vec::new() };
+    draft.push_run(RunRecord::Moved(RunMoved { run: run.position, status, state, steps }))?;
+    lifecycle::steps(draft, run, &told, waited)
 }
 
 /// `None`: the event it reads is gone.
@@ -205,7 +219,7 @@ fn ended(
     draft: &mut Draft<'_>,
     run: &Run,
     result: std::result::Result<Value, Failure>,
-    steps: Vec<Value>,
+    (steps, waited): (Vec<Value>, &[String]),
 ) -> StateResult<()> {
     if let Err(failure) = &result
         && judge::begins_again(draft, run, failure, &steps)?
@@ -225,7 +239,12 @@ fn ended(
         output: output.clone(),
         steps,
     };
+    let told = lifecycle::is_wanted(draft).then(|| record.clone());
     draft.push_run(RunRecord::Ended(record))?;
+    if let Some(record) = told {
+        lifecycle::steps(draft, run, &record.steps, waited)?;
+        lifecycle::ended(draft, run, &record)?;
+    }
     judge::ended(draft, run, failure.as_ref())?;
     after_end(draft, run, status, &output, failure.as_ref().map(|failure| failure.message.as_str()))
 }

@@ -88,6 +88,8 @@ impl Fatal {
 pub enum Committed {
     Event(Arc<Event>),
     Other(Place, Record),
+    /// Heard by who listens now, written nowhere.
+    Told(Arc<Event>),
 }
 
 #[derive(Default)]
@@ -106,6 +108,8 @@ pub struct Writer {
     state_opened: Option<Duration>,
     /// The disk was full at the last batch.
     full: bool,
+    /// Somebody listens to what is told and not written.
+    pub(crate) heard: bool,
     /// Lines that `ack_early` answered for and did not write yet.
     held_back: Option<Batch>,
 }
@@ -121,6 +125,7 @@ impl Writer {
             offset: None,
             state_opened: None,
             full: false,
+            heard: false,
             held_back: None,
         }
     }
@@ -185,7 +190,8 @@ impl Writer {
         let next = self.batch.head().position + 1;
         let decided = match command {
             Command::Run(command) => {
-                let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+                let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+                let mut draft = draft.heard(self.heard);
                 let answer = decide::run::decide(&mut draft, command);
                 let entries = draft.into_entries();
                 answer.map(|answer| {
@@ -229,7 +235,8 @@ impl Writer {
             route::check(&self.state, entries.iter().filter_map(topic_of))?;
         }
         let removed = entries.iter().find_map(removed_by);
-        let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+        let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+        let mut draft = draft.heard(self.heard);
         draft.add_all(entries)?;
         if let Some(removed) = removed {
             decide::run::deployed(&mut draft, &removed, finish_runs)?;
@@ -247,7 +254,7 @@ impl Writer {
             let Some(run) = self.state.runs.ready.front().copied() else { break };
             let next = self.batch.head().position + 1;
             let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
-            let mut draft = draft.over(self.ledger.as_ref());
+            let mut draft = draft.over(self.ledger.as_ref()).heard(self.heard);
             walk::walk(&mut draft, run)?;
             let entries = draft.into_entries();
             if entries.is_empty() {
@@ -280,15 +287,16 @@ impl Writer {
         let mut records = Vec::with_capacity(entries.len());
         for entry in entries {
             encoded.push(entry.encoded);
-            records.push(entry.record);
+            records.push((entry.record, entry.told));
         }
         let first = self.batch.commit(&encoded);
-        for (index, record) in records.into_iter().enumerate() {
+        for (index, (record, told)) in records.into_iter().enumerate() {
             let place = Place { position: first + index as u64, time: now };
             turn.committed.push(match record {
                 Record::Event(event) => Committed::Event(Arc::from(event)),
                 record => Committed::Other(place, record),
             });
+            turn.committed.extend(told.into_iter().map(Committed::Told));
         }
         self.state.applied = self.batch.head();
     }

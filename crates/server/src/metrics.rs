@@ -12,6 +12,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use crate::problem::Answer;
 use crate::{Doors, aside};
 
+mod automations;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,12 @@ struct Lag {
 }
 
 pub async fn metrics(State(doors): State<Arc<Doors>>) -> Answer {
-    let text = aside::blocking(move || Ok(render(&doors.engine.metrics(), &lags(&doors)))).await?;
+    let text = aside::blocking(move || {
+        let mut text = render(&doors.engine.metrics(), &lags(&doors));
+        automations::render(&mut text, &doors.engine.metrics().automations, &automations::standing(&doors));
+        Ok(text)
+    });
+    let text = text.await?;
     let mut response = Response::new(Body::from(text));
     let text_format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text_format);

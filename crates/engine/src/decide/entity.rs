@@ -50,7 +50,7 @@ pub fn write_caused(
             event.envelope.run = run.map(str::to_owned);
             Entry::new(Record::Event(event), entropy)
         }
-        record => Entry { record, encoded: entry.encoded },
+        record => Entry { record, ..entry },
     };
     let entries = decided.entries.into_iter().map(|entry| caused(entry, ground.entropy)).collect();
     Ok((entries, written))

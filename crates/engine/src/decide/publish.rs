@@ -139,10 +139,10 @@ fn record(prepared: Prepared, position: u64, ground: &Ground<'_>) -> (Entry, Out
     if let Some(until) = deferred {
         let Event { envelope, content, .. } = event;
         let record = Record::EventDeferred(Box::new(Deferred { until, envelope, content }));
-        return (Entry { record, encoded }, Outcome::Deferred { until }, keyed);
+        return (Entry::formed(record, encoded), Outcome::Deferred { until }, keyed);
     }
     let receipt = Receipt { id, position, recorded_at: ground.now, duplicate: false };
-    (Entry { record: Record::Event(Box::new(event)), encoded }, Outcome::Recorded(receipt), keyed)
+    (Entry::formed(Record::Event(Box::new(event)), encoded), Outcome::Recorded(receipt), keyed)
 }
 
 /// Turns due deferred publishes into events. They are not judged again, and only now get their position as an event.

@@ -56,10 +56,7 @@ impl Follower {
         if next < tenant.first() {
             return Err(crate::read::gone(tenant.first()));
         }
-        let names_live = |pattern: &Pattern| {
-            pattern.first_word_literal() && pattern.matches(crate::tenant::QUERY_EXECUTED)
-        };
-        let live = follow.patterns.iter().any(names_live).then(|| tenant.listen());
+        let live = follow.patterns.iter().any(crate::tenant::names_live).then(|| tenant.listen());
         Ok(Follower { tenant, follow, next, seen, live })
     }
 

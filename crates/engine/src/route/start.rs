@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use model::event::Event;
 use model::record::{
-    AutomationSet, OccurrenceId, Outcome, Reason, RunEnded, RunRecord, RunStarted, SettledOccurrence, Status,
+    AutomationSet, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunRecord, RunStarted, SettledOccurrence,
+    Status,
 };
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
 use super::occurrence::{SYSTEM, env};
-use crate::automation::Automation;
+use crate::automation::{Automation, Trigger};
 use crate::draft::Draft;
 use crate::gate::{self, Gate, Memory, Occurrence, Passed};
+use crate::lifecycle;
 use crate::run::Run;
 use crate::state::Result;
 use crate::state::run::Pending;
@@ -51,8 +53,10 @@ pub fn settle(
     reason: Option<&str>,
     passed: Option<&Passed>,
 ) -> Result<()> {
+    let automation = draft.state.pending().get(&of).map(|pending| pending.automation.clone());
     let settled = SettledOccurrence {
         of,
+        automation: automation.unwrap_or_default(),
         outcome,
         reason: reason.map(str::to_owned),
         gate: passed.filter(|passed| passed.outcome != Outcome::Ran).map(|p| p.gate.as_str().to_owned()),
@@ -84,6 +88,39 @@ pub fn by_event(
     start(draft, started, &passed.cancel)
 }
 
+/// Says what became of an event that is written nowhere, and starts its run.
+pub fn by_view(
+    draft: &mut Draft<'_>,
+    automation: &Arc<Automation>,
+    trigger: &Trigger,
+    event: &Event,
+    (value, mut passed): (&Value, Passed),
+) -> Result<()> {
+    let (space, depth) = (event.envelope.space.clone(), event.envelope.depth);
+    if passed.outcome == Outcome::Pending {
+        let start = json!({"kind": "event", "event": value, "input": null, "space": space, "depth": depth});
+        passed.queue_or_skip(Some(start));
+    }
+    let id = &trigger.definition.id;
+    let verdict = super::verdict(automation, id, &passed);
+    let position = draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts: vec![verdict] }))?;
+    follow(draft, &passed)?;
+    if passed.pause {
+        pause(draft, automation.name())?;
+    }
+    if passed.outcome != Outcome::Ran {
+        return Ok(());
+    }
+    let started = RunStarted {
+        occurrence: Reason { kind: "event".to_owned(), position, at: event.time() },
+        space,
+        depth,
+        synthetic: Some(value.clone()),
+        ..blank(draft, automation, id, &passed.stage)
+    };
+    start(draft, started, &passed.cancel).map(drop)
+}
+
 fn batch_input(draft: &Draft<'_>, positions: &[Position]) -> Result<Value> {
     let mut events = Vec::new();
     for position in positions {
@@ -97,7 +134,9 @@ pub fn start(draft: &mut Draft<'_>, started: RunStarted, cancel: &[Position]) ->
     for run in cancel {
         end_cancelled(draft, *run, "restart")?;
     }
-    draft.push_run(RunRecord::Started(Box::new(started)))
+    let position = draft.push_run(RunRecord::Started(Box::new(started)))?;
+    lifecycle::started(draft, position)?;
+    Ok(position)
 }
 
 /// Ends a run that is to go no further. What it waits for is forgotten; nothing it did is undone.
@@ -112,7 +151,8 @@ pub fn end_cancelled(draft: &mut Draft<'_>, run: Position, why: &str) -> Result<
         output: Value::Null,
         steps: Vec::new(),
     };
-    draft.push_run(RunRecord::Ended(ended))?;
+    draft.push_run(RunRecord::Ended(ended.clone()))?;
+    lifecycle::ended(draft, &live, &ended)?;
     crate::walk::after_end(draft, &live, Status::Cancelled, &Value::Null, Some(why))
 }
 

@@ -45,6 +45,8 @@ impl Tenant {
     }
 
     pub(crate) async fn effect_ended(&self, effect: &Effect, how: How, value: Value) -> Result<(), Problem> {
+        let class = if how == How::Done { "ok" } else { value["class"].as_str().unwrap_or("permanent") };
+        self.metrics().automations.attempted(&effect.kind, class);
         self.ask(done(effect, how, value)).await.map(drop)
     }
 

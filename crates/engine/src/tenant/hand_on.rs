@@ -28,6 +28,7 @@ impl Tenant {
                     self.tail_mut().push(event.clone());
                     registry.route(&event);
                 }
+                Committed::Told(event) => self.say(event),
                 Committed::Other(place, record) => self.steer(writer, &mut registry, (place, record)),
             }
         }
@@ -44,7 +45,10 @@ impl Tenant {
     /// Records that change what is in memory beside the state.
     fn steer(&self, writer: &Writer, registry: &mut Registry, (place, record): (Place, Record)) {
         match record {
-            Record::Run(record) => self.remember(place, record),
+            Record::Run(record) => {
+                self.count_run(&record);
+                self.remember(place, record);
+            }
             Record::GroupPut { group, .. } => self.register(writer, registry, &group, place.position),
             Record::GroupDeleted { group } => registry.remove(&group),
             Record::LedgerTrimmed { first, .. } => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{Content, Envelope, Event};
+use model::topic::Pattern;
 use serde_json::json;
 use tokio::sync::broadcast;
 
@@ -11,12 +12,18 @@ use super::Tenant;
 use crate::admit::Caller;
 use crate::deliver::lock;
 
-/// The one live event there is so far: a declared query was answered.
+/// A declared query was answered.
 pub(crate) const QUERY_EXECUTED: &str = "query.executed";
 /// What a follower that does not read may have waiting; what is older is dropped.
 const WAITING_MAX: usize = 256;
 
 pub(super) type Live = broadcast::Sender<Arc<Event>>;
+
+/// Whether only who listens hears of such an event, and the pattern names it.
+pub(crate) fn names_live(pattern: &Pattern) -> bool {
+    let mut topics = crate::lifecycle::TOPICS.iter().chain([&QUERY_EXECUTED]);
+    pattern.first_word_literal() && topics.any(|topic| pattern.matches(topic))
+}
 
 pub(super) fn channel() -> Live {
     broadcast::channel(WAITING_MAX).0
@@ -35,7 +42,7 @@ impl Tenant {
         (took, count): (Duration, u64),
     ) {
         self.metrics().queried(query, took.as_secs_f64());
-        if self.0.live.receiver_count() == 0 {
+        if !self.is_heard() {
             return;
         }
         let now = self.moment().now;
@@ -52,7 +59,15 @@ impl Tenant {
             ..Envelope::default()
         };
         let content = Content::new(&payload.to_string(), None);
-        // Nobody listens any more: that is fine.
-        let _ = self.0.live.send(Arc::new(Event { position: 0, recorded_at: now, envelope, content }));
+        self.say(Arc::new(Event { position: 0, recorded_at: now, envelope, content }));
+    }
+
+    /// Nobody listens any more: that is fine.
+    pub(super) fn say(&self, event: Arc<Event>) {
+        let _ = self.0.live.send(event);
+    }
+
+    pub(super) fn is_heard(&self) -> bool {
+        self.0.live.receiver_count() > 0
     }
 }

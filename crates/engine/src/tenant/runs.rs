@@ -5,7 +5,7 @@ mod again;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::record::Outcome;
+use model::record::{Outcome, RunRecord};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use super::{Tenant, entity::broken};
 use crate::admit::Caller;
 use crate::automation::Automation;
 use crate::command::{Answer, Command, RunCommand, Toggle};
+use crate::metrics::automations::Standing;
 pub use crate::run::Effect;
 use crate::run::{Run, Wait, WaitKind};
 use crate::state::State;
@@ -155,6 +156,47 @@ impl Tenant {
             Ok(timed.any(|(name, trigger)| state.fired_through(name, trigger).is_none()))
         })?;
         if waiting { self.ask_blocking(Command::Run(RunCommand::Deployed)).map(drop) } else { Ok(()) }
+    }
+
+    /// How its runs, waits and timers stand now.
+    pub fn standing(&self) -> Standing {
+        let now = self.moment().now;
+        let look = |writer: &mut Writer| {
+            let runs = &writer.state.runs;
+            let queued = writer.state.pending().values().filter(|pending| pending.gate == "mode").count();
+            let (live, ready) = (runs.live.len(), runs.ready.len());
+            Ok(Standing {
+                runs: [
+                    ("queued", queued as u64),
+                    ("running", ready as u64),
+                    ("waiting", (live - ready) as u64),
+                ],
+                waits: runs.wakes.kinds.clone(),
+                timers: runs.timers.len() as u64,
+                late_seconds: runs.timers.first().map_or(0.0, |(at, _)| now.since(*at).as_secs_f64()),
+            })
+        };
+        self.with_writer(look).unwrap_or_default()
+    }
+
+    /// Occurrences that met their end, and storms.
+    pub(super) fn count_run(&self, record: &RunRecord) {
+        let counts = &self.metrics().automations;
+        match record {
+            RunRecord::Routed(routed) => {
+                for verdict in &routed.verdicts {
+                    let many = verdict.values["count"].as_u64().filter(|_| routed.event == 0);
+                    counts.met(&verdict.automation, verdict.outcome, many.unwrap_or(1));
+                }
+            }
+            RunRecord::Settled(settled) if !settled.automation.is_empty() => {
+                counts.met(&settled.automation, settled.outcome, 1);
+            }
+            RunRecord::AutomationSet(set) if set.reason.as_deref() == Some("storm") => {
+                counts.stormed(&set.automation);
+            }
+            _ => {}
+        }
     }
 
     /// After a batch: whether runs can walk on, and when the next timer is due.

@@ -99,6 +99,7 @@ impl Sandbox {
         let mut records: Vec<(Place, RunRecord)> = Vec::new();
         for one in committed {
             match one {
+                Committed::Told(_) => {}
                 Committed::Event(event) => self.events.push(event),
                 Committed::Other(place, Record::Run(record)) => records.push((place, record)),
                 Committed::Other(..) => {}

@@ -91,7 +91,7 @@ pub(crate) fn time_out(draft: &mut Draft<'_>, position: Position) -> Result<()> 
         class: "transient",
     };
     let from = draft.len();
-    super::ended(draft, &run, Err(failure), Vec::new())?;
+    super::ended(draft, &run, Err(failure), (Vec::new(), &[]))?;
     crate::route::all(draft, from)
 }
 

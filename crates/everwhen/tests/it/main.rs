@@ -15,6 +15,7 @@ mod exits;
 mod groups;
 mod ha;
 mod held;
+mod lifecycle;
 mod maintain;
 mod pipes;
 mod runs;

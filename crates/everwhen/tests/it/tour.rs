@@ -1,5 +1,6 @@
 //! The README's tour, run as a reader would: between `<!-- tour -->` and `<!-- /tour -->`, each `console` block's `$ `
-//! lines go to one shell, and what stands under them is what must come out; `…` stands for anything.
+//! lines, with the `> ` lines that continue them, go to one shell, and what stands under them is what must come out; `…`
+//! stands for anything.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,6 +11,13 @@ use crate::support::{BINARY, Place};
 struct Step {
     command: String,
     expected: Vec<String>,
+}
+
+impl Step {
+    /// Whether lines after `> ` belong to it: it ends with a backslash, or a here-document is open.
+    fn goes_on(&self) -> bool {
+        self.command.ends_with('\\') || self.command.contains("<<'END'")
+    }
 }
 
 #[test]
@@ -45,7 +53,7 @@ fn steps(readme: &str) -> Vec<Step> {
             _ if !in_block => {}
             line => match (line.strip_prefix("$ "), line.strip_prefix("> "), steps.last_mut()) {
                 (Some(command), ..) => steps.push(Step { command: command.to_owned(), expected: Vec::new() }),
-                (None, Some(more), Some(step)) if step.command.ends_with('\\') => {
+                (None, Some(more), Some(step)) if step.goes_on() => {
                     step.command = format!("{}\n{more}", step.command);
                 }
                 (None, _, Some(step)) => step.expected.push(line.to_owned()),

@@ -3,7 +3,7 @@
 //! ```text
 //!  routed              d {"event":42,"of":[{"automation","trigger","version","outcome","reason"?,"gate"?,"until"?}]}
 //!                      body [{"key"?,"set"?,"values"?}] in the order of "of"
-//!  occurrence.settled  d {"of":[position,index],"outcome","reason"?,"gate"?}   body {"set"?,"values"?}
+//!  occurrence.settled  d {"of":[position,index],"automation","outcome","reason"?,"gate"?}   body {"set"?,"values"?}
 //!  run.started         d {"id","automation","hash","trigger","occurrence","space","depth",…}   body {"input"?,"key"?}
 //!  run.moved           d {"run","status"}        body {"state":{…},"steps":[…]}
 //!  wait.ended          d {"run","wait","how","event"?}   body {"value"}, left out when null
@@ -38,6 +38,18 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// All but [`Outcome::Pending`], which is no end.
+    pub const ENDS: [Outcome; 8] = [
+        Outcome::Ran,
+        Outcome::CaughtUp,
+        Outcome::Merged,
+        Outcome::Superseded,
+        Outcome::Skipped,
+        Outcome::Missed,
+        Outcome::Refused,
+        Outcome::Expired,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Pending => "pending",
@@ -93,6 +105,8 @@ pub struct Routed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettledOccurrence {
     pub of: OccurrenceId,
+    /// Whose it is; empty in records of before it was written.
+    pub automation: String,
     pub outcome: Outcome,
     pub reason: Option<String>,
     pub gate: Option<String>,
@@ -275,6 +289,8 @@ struct RoutedData {
 #[derive(Serialize, Deserialize)]
 struct SettledData {
     of: OccurrenceId,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    automation: String,
     outcome: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -398,6 +414,7 @@ impl RunRecord {
             }),
             RunRecord::Settled(settled) => to_text(&SettledData {
                 of: settled.of,
+                automation: settled.automation.clone(),
                 outcome: settled.outcome,
                 reason: settled.reason.clone(),
                 gate: settled.gate.clone(),
@@ -478,9 +495,9 @@ impl RunRecord {
         Ok(Some(match at.kind {
             "routed" => RunRecord::Routed(routed(at)?),
             "occurrence.settled" => {
-                let SettledData { of, outcome, reason, gate } = serde_json::from_str(at.data)?;
+                let SettledData { of, automation, outcome, reason, gate } = serde_json::from_str(at.data)?;
                 let VerdictBody { set, values, .. } = body(at)?;
-                RunRecord::Settled(SettledOccurrence { of, outcome, reason, gate, set, values })
+                RunRecord::Settled(SettledOccurrence { of, automation, outcome, reason, gate, set, values })
             }
             "run.started" => RunRecord::Started(Box::new(started(at)?)),
             "run.moved" => {

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use engine::metrics::automations::Standing;
+
 use super::*;
 
 fn example() -> String {
@@ -18,7 +20,18 @@ fn example() -> String {
         tenant: tenant.map(str::to_owned),
         events,
     };
-    render(&metrics, &[lag("mail", None, 3), lag("mail", Some("other"), 4)])
+    let mut text = render(&metrics, &[lag("mail", None, 3), lag("mail", Some("other"), 4)]);
+    metrics.automations.met("page", model::record::Outcome::Ran, 2);
+    metrics.automations.stormed("page");
+    metrics.automations.attempted("http", "ok");
+    let runs = [("queued", 0), ("running", 1), ("waiting", 2)];
+    let standing = Standing { runs, waits: [("delay", 2)].into(), timers: 2, late_seconds: 0.5 };
+    automations::render(
+        &mut text,
+        &metrics.automations,
+        &[(None, standing.clone()), (Some("other".to_owned()), standing)],
+    );
+    text
 }
 
 #[test]

@@ -194,3 +194,23 @@ fn a_slow_reader_that_does_not_even_read_that_is_cut_off() {
         );
     }
 }
+
+#[test]
+fn followers_hear_what_happens_to_runs_and_the_ledger_does_not_hold_it() {
+    let server = Server::start();
+    server.apply(
+        "a.yaml",
+        "automation: work\ntriggers: [{event: job.*}]\nactions: [{publish: {topic: done.now}}]\n",
+    );
+    let mut stream = open(&server, "?topic=automation.%23", &[]);
+    ready(&mut stream);
+    server.publish("job.a", "{}");
+    let heard: Vec<Value> = (0..4).map(|_| frame(&stream.next().unwrap()).2).collect();
+    let topics: Vec<&str> = heard.iter().filter_map(|event| event["topic"].as_str()).collect();
+    let step = ["automation.step.started", "automation.step.completed"];
+    assert_eq!(topics, ["automation.started", step[0], step[1], "automation.completed"]);
+    assert_eq!(heard[0]["payload"]["triggeredBy"], "event:job.a");
+    assert!(heard.iter().all(|event| event["payload"]["automationName"] == "work"), "{heard:?}");
+    let listed = server.get("/v1/events?topic=automation.%23").ok(200);
+    assert_eq!(listed["events"], serde_json::json!([]));
+}

@@ -1,6 +1,6 @@
 //! Who is woken by what: waits by the rows, kinds of rows and topics that they look at.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use model::Timestamp;
 use model::topic::trie::Trie;
@@ -16,6 +16,8 @@ pub struct Wakes {
     /// Those that may look at anything.
     any: BTreeSet<WaitId>,
     by_topic: Trie<WaitId>,
+    /// How many there are of each kind.
+    pub kinds: BTreeMap<&'static str, u64>,
     /// Asked and not answered.
     pub asks: BTreeSet<WaitId>,
     /// Worked outside.
@@ -26,6 +28,7 @@ pub struct Wakes {
 
 impl Wakes {
     pub(super) fn insert(&mut self, id: WaitId, wait: &Wait) {
+        *self.kinds.entry(wait.kind.as_str()).or_insert(0) += 1;
         match &wait.kind {
             WaitKind::Until { refs, indeterminate, .. } => {
                 for row in refs {
@@ -53,6 +56,9 @@ impl Wakes {
     }
 
     pub(super) fn remove(&mut self, id: WaitId, wait: &Wait) {
+        if let Some(count) = self.kinds.get_mut(wait.kind.as_str()) {
+            *count = count.saturating_sub(1);
+        }
         match &wait.kind {
             WaitKind::Until { refs, .. } => {
                 for row in refs {
