@@ -64,14 +64,14 @@ pub fn refs(condition: &Condition) -> Refs {
         Condition::Test(Test::Not(part)) => refs = self::refs(part),
         Condition::Test(Test::Time(_)) => refs.now = true,
         Condition::Test(Test::State { entity, held, .. }) => {
-            refs.entities.insert(row_of(entity));
+            refs.row(row_of(entity));
             refs.now = held.is_some();
         }
         Condition::Test(Test::NumericState { value, above, below }) => {
             refs = Refs::of(&value.0);
             for bound in [above, below].into_iter().flatten() {
                 if let Bound::Field { entity, .. } = bound {
-                    refs.entities.insert(row_of(entity));
+                    refs.row(row_of(entity));
                 }
             }
         }

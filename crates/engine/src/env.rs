@@ -134,16 +134,36 @@ impl Env {
         all.map(|(id, output)| (id.clone(), json!({ "output": output }))).collect::<Map<_, _>>().into()
     }
 
+    /// The rows that an expression reads. `state.kind[x]` is one row: what `x` reads stays as it is while the run stands still.
+    pub fn entities(&self, state: &State, refs: &Refs) -> Vec<EntityRef> {
+        let mut rows = Vec::with_capacity(refs.entities.len());
+        for entity in &refs.entities {
+            let EntityRef::All { kind } = entity else {
+                rows.push(entity.clone());
+                continue;
+            };
+            let one = |id: &str| match self.eval(state, &Expr(id.to_owned())) {
+                Ok(Value::String(id)) => Some(EntityRef::One { kind: kind.clone(), id }),
+                _ => None,
+            };
+            match refs.narrows(kind).and_then(|ids| ids.map(one).collect::<Option<Vec<_>>>()) {
+                Some(ids) => rows.extend(ids),
+                None => rows.push(entity.clone()),
+            }
+        }
+        rows
+    }
+
     /// `state.<kind>.<id>` as far as the expression says which; a kind goes by its id or its bare name.
     fn rows(&self, state: &State, refs: &Refs) -> Result<Value, Problem> {
         let mut kinds = Map::new();
-        for entity in &refs.entities {
-            let kind = match entity {
+        for entity in self.entities(state, refs) {
+            let kind = match &entity {
                 EntityRef::One { kind, .. } | EntityRef::All { kind } => kind,
             };
             let slot = kinds.entry(kind.clone()).or_insert_with(|| json!({}));
             let (Value::Object(slot), Ok(concept)) = (slot, state.catalog.concept(kind)) else { continue };
-            match entity {
+            match &entity {
                 EntityRef::One { id, .. } => {
                     let row = state.row_near(concept.id(), &self.space, id).map_err(broken)?;
                     slot.extend(row.map(|row| (id.clone(), Value::Object(row.fields))));

@@ -4,15 +4,20 @@ pub mod check;
 pub mod deliver;
 pub mod entity;
 pub mod expr;
+pub mod gate;
 pub mod http;
 pub mod measure;
 pub mod open;
 pub mod publish;
 pub mod raw;
+pub mod react;
 pub mod route;
+pub mod run;
 pub mod slo;
 pub mod soak;
 pub mod sqlite;
+pub mod timer;
+pub mod wait;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -23,7 +28,7 @@ use serde_json::Value;
 use crate::output::Stop;
 use crate::session::Session;
 
-/// Measure durable publishing, delivery, rows, routing, opening and memory
+/// Measure durable publishing, delivery, rows, routing, automations, opening and memory
 ///
 /// Every run works in a new folder inside the data directory (--data, else the current one) and removes it. `raw` is the
 /// same sequence of writes done by bare write + fdatasync into a growing file: judge by the ratio to it.
@@ -139,6 +144,71 @@ Examples:
         #[arg(long, default_value_t = 100_000)]
         patterns: usize,
     },
+    /// From an event to a run that wrote a row, published and completed
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench run
+  everwhen bench run --publishers 256 --events 100000 --json")]
+    Run {
+        /// How many publish at once
+        #[arg(long, default_value_t = 256)]
+        publishers: usize,
+        /// How many events, each of which starts a run
+        #[arg(long, default_value_t = 100_000)]
+        events: u64,
+        /// Events a second in the steady part
+        #[arg(long, default_value_t = 100)]
+        rate: u64,
+        /// How many in the steady part
+        #[arg(long, default_value_t = 1_000)]
+        steady: u64,
+    },
+    /// Many runs that wait for a row: their weight, their idle cost, how soon a change wakes one
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench wait --waits 50000
+  everwhen bench wait --waits 1000000 --json")]
+    Wait {
+        /// How many wait
+        #[arg(long, default_value_t = 1_000_000)]
+        waits: u64,
+        /// Changes a second
+        #[arg(long, default_value_t = 1_000)]
+        rate: u64,
+        /// How many changes, twice: with 10,000 waits and with all
+        #[arg(long, default_value_t = 5_000)]
+        changes: u64,
+        /// Seconds to do nothing in
+        #[arg(long, default_value_t = 5)]
+        idle: u64,
+    },
+    /// Many runs that wait for an instant, while others come due
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench timer --timers 1000000 --rate 10000")]
+    Timer {
+        /// How many are armed for tomorrow
+        #[arg(long, default_value_t = 1_000_000)]
+        timers: u64,
+        /// How many come due a second
+        #[arg(long, default_value_t = 10_000)]
+        rate: u64,
+        /// For how long
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+    },
+    /// Many automations on one topic, each with its own filter
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench gate --automations 10000")]
+    Gate {
+        /// How many automations there are
+        #[arg(long, default_value_t = 10_000)]
+        automations: u64,
+        /// How many events they all look at
+        #[arg(long, default_value_t = 500)]
+        events: u64,
+    },
     /// Opening after a clean stop
     #[command(after_long_help = "\
 Examples:
@@ -180,7 +250,7 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
         let problem = Problem::new(Code::UsageInvalid, words);
         Err(problem
             .hint(
-                "name one of publish, deliver, entity, check, expr, route, open and soak, or give --slo alone",
+                "name one of publish, deliver, entity, check, expr, route, run, wait, timer, gate, open and soak, or give --slo alone",
             )
             .into())
     };
@@ -221,6 +291,13 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
             report
         }
         Bench::Route { patterns } => route::run(dir, patterns),
+        Bench::Run { publishers, events, rate, steady } => {
+            run::run(dir, run::Load { publishers, events: events.max(1), rate, steady: steady.max(1) })
+        }
+        Bench::Wait { .. } | Bench::Timer { .. } => waiting(bench, dir, session),
+        Bench::Gate { automations, events } => {
+            gate::run(dir, gate::Load { automations: automations.max(1), events: events.max(1) })
+        }
         Bench::Open { events, .. } => {
             let bar = session.out.progress("fill", events);
             let report = open::run(dir, events, &mut |done| bar.set_position(done));
@@ -230,6 +307,29 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
         Bench::Soak { seconds, publishers, rate, bytes } => {
             soak::run(dir, soak::Load { seconds, publishers: publishers.max(1), rate, bytes })
         }
+    }
+}
+
+/// Those that fill a tenant with runs first.
+fn waiting(bench: &Bench, dir: &Path, session: &Session) -> Result<Value, Problem> {
+    match *bench {
+        Bench::Wait { waits, rate, changes, idle } => {
+            let changes = changes.clamp(1, waits.max(2) / 2);
+            let idle = std::time::Duration::from_secs(idle.max(1));
+            let bar = session.out.progress("fill", waits);
+            let load = wait::Load { waits: waits.max(2 * changes), rate, changes, idle };
+            let report = wait::run(dir, load, &mut |done| bar.set_position(done));
+            bar.finish_and_clear();
+            report
+        }
+        Bench::Timer { timers, rate, seconds } => {
+            let bar = session.out.progress("fill", timers);
+            let load = timer::Load { timers, rate: rate.max(1), seconds: seconds.max(1) };
+            let report = timer::run(dir, load, &mut |done| bar.set_position(done));
+            bar.finish_and_clear();
+            report
+        }
+        _ => Err(failed("it does not wait")),
     }
 }
 

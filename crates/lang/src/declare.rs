@@ -15,7 +15,7 @@ mod finding;
 mod format;
 mod options;
 mod parse;
-mod print;
+pub(crate) mod print;
 mod tree;
 mod walk;
 mod workspace;

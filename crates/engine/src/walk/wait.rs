@@ -130,7 +130,7 @@ impl Walk<'_, '_> {
         let refs = condition::refs(&until.condition);
         let kind = WaitKind::Until {
             condition: until.condition.clone(),
-            refs: rows_of(self.draft.state, &refs),
+            refs: rows_of(self.draft.state, &self.env.entities(self.draft.state, &refs)),
             indeterminate: refs.indeterminate,
             recheck: refs.now.then(|| next_minute(self.draft.now)),
         };
@@ -223,11 +223,11 @@ pub(crate) fn next_minute(now: Timestamp) -> Timestamp {
 }
 
 /// References by the concepts' ids: `concept/id`, `concept/*`.
-fn rows_of(state: &State, refs: &Refs) -> Vec<String> {
+fn rows_of(state: &State, entities: &[EntityRef]) -> Vec<String> {
     let id_of = |kind: &str| state.catalog.concept(kind).map_or(kind.to_owned(), |c| c.id().to_owned());
     let name = |entity: &EntityRef| match entity {
         EntityRef::One { kind, id } => format!("{}/{id}", id_of(kind)),
         EntityRef::All { kind } => format!("{}/*", id_of(kind)),
     };
-    refs.entities.iter().map(name).collect()
+    entities.iter().map(name).collect()
 }

@@ -15,19 +15,23 @@ const BATCH: u64 = 500;
 pub fn run(dir: &Path, events: u64, progress: &mut dyn FnMut(u64)) -> Result<Value, Problem> {
     let data = dir.join("data");
     super::block_on(fill(&data, events, progress))?;
-    // A process of its own, so that the memory counted is that of opening and not of filling.
-    let exe = std::env::current_exe().map_err(super::failed)?;
-    let child = std::process::Command::new(exe)
-        .args(["bench", "open", "--json", "--opened"])
-        .arg("--data")
-        .arg(&data)
-        .output()
-        .map_err(super::failed)?;
-    let measured: Value = serde_json::from_slice(&child.stdout).map_err(super::failed)?;
+    let measured = in_a_process_of_its_own(&data)?;
     let mut result = Map::new();
     result.insert("open_ms".into(), measured["open_ms"].clone());
     result.insert("rss_mib".into(), measured["rss_mib"].clone());
     Ok(report("open", json!({"events": events}), result, dir))
+}
+
+/// Opens what is in `data`, so that the memory counted is that of opening and not of filling.
+pub fn in_a_process_of_its_own(data: &Path) -> Result<Value, Problem> {
+    let exe = std::env::current_exe().map_err(super::failed)?;
+    let child = std::process::Command::new(exe)
+        .args(["bench", "open", "--json", "--opened"])
+        .arg("--data")
+        .arg(data)
+        .output()
+        .map_err(super::failed)?;
+    serde_json::from_slice(&child.stdout).map_err(super::failed)
 }
 
 /// What the child does: opens, answers one question, and says how long that took.

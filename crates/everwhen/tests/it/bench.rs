@@ -103,6 +103,21 @@ fn rows_are_reported_beside_publishing_with_the_cost_of_reads() {
 }
 
 #[test]
+fn automations_have_their_own_four() {
+    let run = bench(&["run", "--publishers", "16", "--events", "300", "--rate", "1000", "--steady", "20"]);
+    has_numbers(&run, &[RATE, &["runs_per_s", "bytes_written"]].concat());
+    has_numbers(&run["ratio"], &["steady_p50"]);
+    let wait = bench(&["wait", "--waits", "400", "--changes", "50", "--rate", "500", "--idle", "1"]);
+    has_numbers(&wait, &["waits", "bytes_per_wait", "idle_cpu_percent", "wake_p99_us", "reopen_ms"]);
+    assert_eq!(wait["waits"], 400);
+    let timer = bench(&["timer", "--timers", "200", "--rate", "100", "--seconds", "1"]);
+    has_numbers(&timer, &["firings_per_s", "late_p99_us"]);
+    assert_eq!(timer["armed"], 300);
+    let gate = bench(&["gate", "--automations", "100", "--events", "10"]);
+    has_numbers(&gate, &["evaluations_per_s"]);
+}
+
+#[test]
 fn a_soak_says_how_memory_grows() {
     let report = bench(&["soak", "--seconds", "1", "--publishers", "2", "--rate", "200"]);
     has_numbers(&report, &["rss_mib", "rss_mib_per_minute", "events_per_s"]);

@@ -4,7 +4,7 @@
 //! | written | reference |
 //! |---|---|
 //! | `state.kind.id…`, `state["kind"]["id"]` | `kind:id` |
-//! | `state.kind`, `state.kind[x]` | `kind:*` |
+//! | `state.kind`, `state.kind[x]` | `kind:*`; an `x` that reads neither rows nor time is told, too: see [`Refs::narrows`] |
 //! | `health.systems["id"]` | `health:id` |
 //! | `health`, any other `health.x` | `health:*` |
 //! | `state`, `state[x]…` | none: indeterminate, unless another reference was found |
@@ -18,6 +18,7 @@ use super::ast::{Kind, Literal, Node};
 use super::builtins::{Macro, either_case};
 use super::calls::head;
 use super::parser::parse;
+use crate::declare::print::print;
 
 /// One entity, or all of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +49,10 @@ pub struct Refs {
     pub secrets: BTreeSet<String>,
     /// Its value may change when only time passes.
     pub now: bool,
+    /// `state.kind[x]`, as kind and the text of `x`.
+    computed: BTreeSet<(String, String)>,
+    /// Kinds of which more is read than rows that can be told beforehand.
+    whole: BTreeSet<String>,
 }
 
 impl Refs {
@@ -88,8 +93,26 @@ impl Refs {
         refs
     }
 
+    /// Of `kind:*`: the texts of the ids that it comes down to, once the values around the expression are known. `None`: all
+    /// rows are read.
+    pub fn narrows(&self, kind: &str) -> Option<impl Iterator<Item = &str>> {
+        let computed = || self.computed.iter().filter(move |(of, _)| of == kind);
+        let narrow = !self.whole.contains(kind) && computed().next().is_some();
+        narrow.then(|| computed().map(|(_, id)| id.as_str()))
+    }
+
+    /// A row, or all of a kind, is read outside of expressions.
+    pub fn row(&mut self, entity: EntityRef) {
+        if let EntityRef::All { kind } = &entity {
+            self.whole.insert(kind.clone());
+        }
+        self.entities.insert(entity);
+    }
+
     /// Both; indeterminate only while no entity is known.
     pub fn join(&mut self, other: Refs) {
+        self.computed.extend(other.computed);
+        self.whole.extend(other.whole);
         self.entities.extend(other.entities);
         self.roots.extend(other.roots);
         self.event_fields.extend(other.event_fields);
@@ -112,8 +135,10 @@ fn entity(written: &str) -> EntityRef {
 fn of_state(state: &Value) -> Refs {
     let mut refs = Refs::default();
     match &state["entity"] {
-        Value::String(written) => drop(refs.entities.insert(entity(written))),
-        Value::Array(several) => refs.entities.extend(several.iter().filter_map(Value::as_str).map(entity)),
+        Value::String(written) => refs.row(entity(written)),
+        Value::Array(several) => {
+            several.iter().filter_map(Value::as_str).for_each(|one| refs.row(entity(one)))
+        }
         _ => {}
     }
     refs.indeterminate = refs.entities.is_empty();
@@ -127,7 +152,7 @@ fn of_number(state: &Value) -> Refs {
     }
     for part in [state, &state["above"], &state["below"]] {
         if let Some(written) = part.get("entity").and_then(Value::as_str) {
-            refs.entities.insert(entity(written));
+            refs.row(entity(written));
         }
     }
     let told = state["value"].is_string();
@@ -208,9 +233,18 @@ impl Walk {
         }
     }
 
+    /// The text of an index that is the same whatever happens to rows and time.
+    fn steady(&self, index: &Node) -> Option<String> {
+        let reads = Refs::of_tree(index);
+        let moves = reads.now || ["state", "health"].iter().any(|root| reads.roots.contains(*root));
+        let local = self.locals.iter().any(|local| reads.roots.contains(local));
+        (!moves && !local && reads.functions.is_empty()).then(|| print(index))
+    }
+
     /// A chain of members and indexes, from its root: fixed steps by their names, others as `None`.
     fn path(&mut self, node: &Node) {
         let mut steps: Vec<Option<String>> = Vec::new();
+        let mut indexes: Vec<&Node> = Vec::new();
         let mut at = node;
         loop {
             at = match &at.kind {
@@ -224,6 +258,7 @@ impl Walk {
                         Kind::Literal(Literal::Int(n)) => Some(n.to_string()),
                         _ => {
                             self.node(index);
+                            indexes.push(index);
                             None
                         }
                     });
@@ -231,14 +266,21 @@ impl Walk {
                 }
                 Kind::Name(name) => {
                     steps.reverse();
-                    return self.root(name, &steps);
+                    // `state.kind[x]`: the first step that is not fixed is the last that was met.
+                    let id = match (name.as_str(), steps.get(..2)) {
+                        ("state", Some([Some(_), None])) => {
+                            indexes.last().and_then(|index| self.steady(index))
+                        }
+                        _ => None,
+                    };
+                    return self.root(name, &steps, id);
                 }
                 _ => return self.node(at),
             };
         }
     }
 
-    fn root(&mut self, name: &str, steps: &[Option<String>]) {
+    fn root(&mut self, name: &str, steps: &[Option<String>], id: Option<String>) {
         if self.locals.iter().any(|local| local == name) {
             return;
         }
@@ -253,6 +295,12 @@ impl Walk {
             ("health", ..) => Some(EntityRef::All { kind: "health".to_owned() }),
             _ => None,
         };
+        if let Some(EntityRef::All { kind }) = &found {
+            match id {
+                Some(id) => _ = self.refs.computed.insert((kind.clone(), id)),
+                None => _ = self.refs.whole.insert(kind.clone()),
+            }
+        }
         self.touched |= matches!(name, "state" | "health");
         self.refs.entities.extend(found);
         match name {

@@ -77,3 +77,22 @@ fn fields_functions_secrets_and_time_are_told() {
     assert!(refs.now && Refs::of("timestamp()").now && !Refs::of("timestamp('x')").now);
     assert_eq!(all(&Refs::of("size(event)").event_fields), [""]);
 }
+
+#[test]
+fn an_index_that_reads_neither_rows_nor_time_names_one_row() {
+    let table: [(&str, Option<&[&str]>); 8] = [
+        ("state.order[event.payload.id].paid", Some(&["event.payload.id"])),
+        ("state.order[vars.a].paid && state.order[vars.b].paid", Some(&["vars.a", "vars.b"])),
+        ("state.order[vars.a].items[vars.b]", Some(&["vars.a"])),
+        ("state.order[vars.a].paid && size(state.order) > 1", None),
+        ("state.order[state.last.one.id].paid", None),
+        ("state.order[string(now)].paid", None),
+        ("ids.all(id, state.order[id].paid)", None),
+        ("state.order.o1.paid", None),
+    ];
+    for (text, want) in table {
+        let refs = Refs::of(text);
+        let narrows = refs.narrows("order").map(|ids| ids.collect::<Vec<_>>());
+        assert_eq!(narrows.as_deref(), want, "{text}");
+    }
+}
