@@ -86,8 +86,7 @@ pub fn shift(state: &mut State, by_ms: i64) {
             };
             let Some(was_due) = due(state, &automation, trigger, since) else { continue };
             let (timer, through) = (schedule::timer(&automation, trigger), shifted(since, by_ms));
-            state.runs.timers.remove(&(was_due, timer.clone()));
-            state.runs.timers.insert((shifted(was_due, by_ms), timer));
+            state.runs.arm_schedule(timer, Some(shifted(was_due, by_ms)));
             state.pass_schedule(&SchedulePassed {
                 automation: automation.name().to_owned(),
                 trigger: trigger.definition.id.clone(),

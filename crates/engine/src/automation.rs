@@ -179,14 +179,37 @@ impl Automations {
     }
 
     /// Triggers whose topics have this one, in a fixed order.
-    pub fn concerned(&self, topic: &str) -> Vec<(Arc<Automation>, usize)> {
-        if self.routes.targets.is_empty() {
-            return Vec::new();
-        }
+    pub fn concerned(&self, topic: &str) -> Concerned {
         let mut found: Vec<u32> = Vec::new();
-        self.routes.trie.receivers(topic, &mut found);
-        found.sort_unstable();
-        found.dedup();
-        found.into_iter().map(|target| self.routes.targets[target as usize].clone()).collect()
+        if !self.routes.targets.is_empty() {
+            self.routes.trie.receivers(topic, &mut found);
+            found.sort_unstable();
+            found.dedup();
+        }
+        Concerned { routes: self.routes.clone(), found }
+    }
+}
+
+/// Whom a topic concerns.
+pub struct Concerned {
+    routes: Arc<Routes>,
+    found: Vec<u32>,
+}
+
+impl Concerned {
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Automations, and which of their triggers.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Automation>, usize)> {
+        self.found.iter().map(|target| {
+            let (automation, index) = &self.routes.targets[*target as usize];
+            (automation, *index)
+        })
     }
 }

@@ -146,6 +146,13 @@ pub enum RunCommand {
         actor: String,
         space: Option<String>,
     },
+    /// A wait looked back up to a position, beside the writer.
+    Looked {
+        run: Position,
+        wait: u32,
+        through: Position,
+        found: Option<Arc<Event>>,
+    },
     /// Whatever is due by now.
     Due,
     /// Schedules that were declared before this version could run them begin now.

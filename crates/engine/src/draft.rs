@@ -54,6 +54,10 @@ impl<'a> Draft<'a> {
         }
     }
 
+    pub fn has_past(&self) -> bool {
+        self.past.is_some()
+    }
+
     /// The first event after `after` that `wanted` says yes to, in the ledger and in what is not yet part of it. What was
     /// trimmed is not looked at.
     pub fn look_back(

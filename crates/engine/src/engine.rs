@@ -101,6 +101,8 @@ struct Shared {
     chores: Arc<Bell>,
     /// Calls the opener: a closed tenant is due.
     openings: Arc<Bell>,
+    /// Calls the historian: runs did something.
+    histories: Arc<Bell>,
     /// Changes when a tenant begins to be.
     births: watch::Sender<()>,
     /// Held by whoever opens what is due, so that one who comes later finds it done.
@@ -156,6 +158,7 @@ impl Engine {
             closed: Arc::default(),
             chores: Arc::default(),
             openings: Arc::default(),
+            histories: Arc::default(),
             births: watch::Sender::new(()),
             opening: Mutex::default(),
             moving: Mutex::default(),
@@ -167,6 +170,7 @@ impl Engine {
         engine.start_housekeeper()?;
         engine.start_opener()?;
         engine.start_workers()?;
+        engine.start_historian()?;
         Ok(engine)
     }
 

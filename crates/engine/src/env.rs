@@ -8,7 +8,9 @@ use model::definition::{Expr, Input, Length};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
+use crate::automation::Automation;
 use crate::program::Program;
+use crate::route::occurrence;
 use crate::state::State;
 
 /// Rows of a concept that one expression may look through.
@@ -23,17 +25,50 @@ pub struct Frame {
     pub outputs: Map<String, Value>,
 }
 
+/// The event and what brought it. `trigger`, `ctx` and the like are made of it only when something asks for them.
+#[derive(Clone, Debug)]
+pub struct About {
+    pub event: Arc<Value>,
+    /// Null: the event's payload stands for it.
+    pub input: Value,
+    pub automation: Arc<Automation>,
+    pub trigger: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct Env {
     pub program: Arc<Program>,
-    /// Names whose values stay: `event trigger input args ctx actor config partition`.
+    /// Names whose values stay.
     pub fixed: Map<String, Value>,
+    /// What it is about, for names that are not among the fixed ones.
+    pub about: Option<About>,
     pub vars: Value,
     pub outputs: Map<String, Value>,
     pub frames: Vec<Frame>,
     pub wait: Value,
     pub now: Timestamp,
     pub space: String,
+}
+
+impl About {
+    fn input(&self) -> &Value {
+        if self.input.is_null() { &self.event["payload"] } else { &self.input }
+    }
+
+    fn named(&self, name: &str) -> Option<Cow<'_, Value>> {
+        Some(match name {
+            "event" => Cow::Borrowed(self.event.as_ref()),
+            "input" => Cow::Borrowed(self.input()),
+            "actor" => Cow::Borrowed(&self.event["actor"]),
+            "args" => Cow::Owned(json!({ "event": *self.event })),
+            "ctx" => Cow::Owned(json!({"input": self.input(), "event": *self.event})),
+            "trigger" => {
+                let trigger = self.trigger.as_deref().and_then(|id| self.automation.trigger(id));
+                Cow::Owned(occurrence::trigger_value(trigger, &self.event))
+            }
+            _ => return None,
+        })
+    }
 }
 
 impl Env {
@@ -109,7 +144,7 @@ impl Env {
     }
 
     /// The innermost thing of this name.
-    fn named(&self, name: &str) -> Cow<'_, Value> {
+    pub fn named(&self, name: &str) -> Cow<'_, Value> {
         for frame in self.frames.iter().rev() {
             if let Some((_, value)) = frame.locals.iter().find(|(local, _)| local == name) {
                 return Cow::Borrowed(value);
@@ -121,7 +156,11 @@ impl Env {
         if let Some(value) = self.fixed.get(name) {
             return Cow::Borrowed(value);
         }
+        if let Some(value) = self.about.as_ref().and_then(|about| about.named(name)) {
+            return value;
+        }
         match name {
+            "partition" => Cow::Owned(self.space.as_str().into()),
             "vars" => Cow::Borrowed(&self.vars),
             "wait" => Cow::Borrowed(&self.wait),
             "steps" => Cow::Owned(self.steps()),
@@ -187,7 +226,8 @@ impl Env {
         if let Ok(concept) = state.catalog.concept("health") {
             self.all_rows(state, concept.id(), &mut rows)?;
         }
-        let system = self.fixed.get("trigger").and_then(|trigger| trigger["entity"]["id"].as_str());
+        let trigger = self.named("trigger");
+        let system = trigger["entity"]["id"].as_str();
         let system = system.and_then(|id| rows.get(id)).cloned().unwrap_or_default();
         Ok(json!({"systems": rows, "system": system}))
     }

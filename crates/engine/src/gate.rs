@@ -277,9 +277,9 @@ fn dwell(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) {
     match of.env.length(memory.state, length) {
         Ok(length) => {
             passed.values.insert("for".to_owned(), model::time::duration_json(length));
-            let armed = &of.env.fixed["trigger"]["to"];
-            if !armed.is_null() {
-                passed.values.insert("armed".to_owned(), armed.clone());
+            let trigger = of.env.named("trigger");
+            if !trigger["to"].is_null() {
+                passed.values.insert("armed".to_owned(), trigger["to"].clone());
             }
             passed.wait(Gate::Dwell, "dwell", Some(of.env.now.plus(length)), of.context.clone());
         }

@@ -1,8 +1,10 @@
 //! What has happened: runs with their steps, and decisions; folded from the ledger beside the writer (rules R4).
 //!
 //! It may lag. Whoever reads folds first what was committed, so a read never misses what was answered. It is no part of
-//! snapshots; deleted, it is read again from the ledger as far as that goes back.
+//! snapshots; deleted, it is read again from the ledger as far as that goes back. Runs that begin and end within one fold,
+//! which is nearly all of them when there are many, are written once.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use model::record::{Outcome, Routed, RunEnded, RunRecord, RunStarted, SettledOccurrence, Verdict};
@@ -14,7 +16,11 @@ use crate::apply::Place;
 use crate::state::{Fault, Result};
 
 pub mod read;
+#[cfg(test)]
+mod tests;
 
+/// Records of one transaction, so that whoever reads never waits long.
+const FOLD_MAX: usize = 4_096;
 const SCHEMA: &str = include_str!("history.sql");
 
 pub struct History {
@@ -41,14 +47,26 @@ impl History {
         Ok(History { db, position })
     }
 
-    /// Folds records in one transaction; afterwards everything up to `through` is known.
+    /// Folds records; afterwards everything up to `through` is known.
     pub fn fold(&mut self, records: &[(Place, RunRecord)], through: Position) -> Result<()> {
-        if records.is_empty() && through <= self.position {
+        let known = records.partition_point(|(place, _)| place.position <= self.position);
+        let mut rest = &records[known..];
+        while rest.len() > FOLD_MAX {
+            let (some, more) = rest.split_at(FOLD_MAX);
+            self.fold_some(some, some[FOLD_MAX - 1].0.position)?;
+            rest = more;
+        }
+        if rest.is_empty() && through <= self.position {
             return Ok(());
         }
+        self.fold_some(rest, through)
+    }
+
+    fn fold_some(&mut self, records: &[(Place, RunRecord)], through: Position) -> Result<()> {
+        let mut ahead = Ahead::of(records);
         self.db.execute_batch("BEGIN IMMEDIATE")?;
-        for (place, record) in records.iter().filter(|(place, _)| place.position > self.position) {
-            self.one(*place, record)?;
+        for (place, record) in records {
+            self.one(*place, record, &mut ahead)?;
         }
         self.db.execute("UPDATE meta SET position = ?1", [through])?;
         self.db.execute_batch("COMMIT")?;
@@ -56,18 +74,18 @@ impl History {
         Ok(())
     }
 
-    fn one(&self, place: Place, record: &RunRecord) -> Result<()> {
+    fn one(&self, place: Place, record: &RunRecord, ahead: &mut Ahead<'_>) -> Result<()> {
         match record {
-            RunRecord::Routed(routed) => self.routed(place, routed),
+            RunRecord::Routed(routed) => self.routed(place, routed, ahead),
             RunRecord::Settled(settled) => self.settled(place, settled),
-            RunRecord::Started(started) => self.started(place, started),
+            RunRecord::Started(started) => self.started(place, started, ahead),
             RunRecord::Moved(moved) => {
-                self.steps(moved.run, &moved.steps)?;
+                self.steps(moved.run, &moved.steps, ahead)?;
                 let mut put = self.db.prepare_cached("UPDATE run SET status = ?2 WHERE position = ?1")?;
                 put.execute(params![moved.run, moved.status.as_str()])?;
                 Ok(())
             }
-            RunRecord::Ended(ended) => self.ended(place, ended),
+            RunRecord::Ended(ended) => self.ended(place, ended, ahead),
             RunRecord::WaitEnded(_)
             | RunRecord::SchedulePassed(_)
             | RunRecord::AutomationSet(_)
@@ -75,9 +93,12 @@ impl History {
         }
     }
 
-    fn routed(&self, place: Place, routed: &Routed) -> Result<()> {
+    fn routed(&self, place: Place, routed: &Routed, ahead: &Ahead<'_>) -> Result<()> {
         for (n, verdict) in routed.verdicts.iter().enumerate() {
-            let body = decision(place, n, routed.event, verdict);
+            let mut body = decision(place, n, routed.event, verdict);
+            if let Some(run) = ahead.runs.get(&(place.position, n)) {
+                body["run"] = (*run).into();
+            }
             let mut put = self.db.prepare_cached(
                 "INSERT OR REPLACE INTO decision (position, n, event, automation, outcome, at, body)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -114,7 +135,7 @@ impl History {
         Ok(())
     }
 
-    fn started(&self, place: Place, started: &RunStarted) -> Result<()> {
+    fn started(&self, place: Place, started: &RunStarted, ahead: &mut Ahead<'_>) -> Result<()> {
         let mut body = json!({
             "id": started.id, "automation": started.automation, "version": started.hash.get(..12),
             "trigger": started.trigger, "occurrence": started.occurrence, "started_at": place.time,
@@ -125,13 +146,26 @@ impl History {
         }
         let before = self.run_again(place, started, &mut body)?;
         let mut put = self.db.prepare_cached(
-            "INSERT OR REPLACE INTO run (position, id, automation, status, event, started_at, decided, body)
-             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?7)",
+            "INSERT OR REPLACE INTO run (position, id, automation, status, event, started_at, decided, body, ended_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?;
         let (id, name, at) = (&started.id, &started.automation, text(&body["started_at"]));
-        let decided = started.occurrence.position;
-        put.execute(params![place.position, id, name, started.event, at, decided, body.to_string()])?;
-        if before || started.rerun_of.is_some() { Ok(()) } else { self.note_run(started) }
+        let (decided, event) = (started.occurrence.position, started.event);
+        let (status, ended_at) = match ahead.ends.get(&place.position) {
+            Some((at, ended)) => {
+                end(&mut body, *at, ended);
+                (ended.status.as_str(), Some(at.time.to_string()))
+            }
+            None => ("running", None),
+        };
+        let body = body.to_string();
+        put.execute(params![place.position, id, name, status, event, at, decided, body, ended_at])?;
+        if before {
+            return Ok(());
+        }
+        ahead.steps.insert(place.position, 0);
+        let is_named = ahead.named.contains(&place.position) || started.rerun_of.is_some();
+        if is_named { Ok(()) } else { self.note_run(started) }
     }
 
     /// A run that had ended goes on under its id. The same try keeps its steps, but for those that are tried again.
@@ -155,45 +189,53 @@ impl History {
 
     /// The decision that let it start names it.
     fn note_run(&self, started: &RunStarted) -> Result<()> {
-        let mut put = self.db.prepare_cached(
+        let by_event = started.event > 0;
+        let (column, of) = match by_event {
+            true => ("event", started.event),
+            false => ("position", started.occurrence.position),
+        };
+        // The `+` keeps the planner on the index of the column that tells most.
+        let mut put = self.db.prepare_cached(&format!(
             "UPDATE decision SET body = json_set(body, '$.run', ?3) WHERE rowid = (SELECT rowid FROM decision
-             WHERE automation = ?1 AND (event = ?2 AND ?2 > 0 OR position = ?4)
-             AND json_extract(body, '$.trigger') = ?5 AND outcome IN ('ran', 'caught_up', 'pending')
-             AND json_extract(body, '$.run') IS NULL ORDER BY position DESC LIMIT 1)",
-        )?;
-        let of = started.occurrence.position;
-        put.execute(params![started.automation, started.event, started.id, of, started.trigger])?;
+             WHERE {column} = ?2 AND +automation = ?1
+             AND json_extract(body, '$.trigger') = ?4 AND outcome IN ('ran', 'caught_up', 'pending')
+             AND json_extract(body, '$.run') IS NULL ORDER BY +position DESC LIMIT 1)",
+        ))?;
+        put.execute(params![started.automation, of, started.id, started.trigger])?;
         Ok(())
     }
 
-    fn steps(&self, run: Position, steps: &[Value]) -> Result<()> {
+    fn steps(&self, run: Position, steps: &[Value], ahead: &mut Ahead<'_>) -> Result<()> {
         if steps.is_empty() {
             return Ok(());
         }
-        let mut read = self.db.prepare_cached("SELECT coalesce(max(n), -1) FROM step WHERE run = ?1")?;
-        let last: i64 = read.query_row([run], |row| row.get(0))?;
+        let first = match ahead.steps.get(&run) {
+            Some(first) => *first,
+            None => {
+                let mut read =
+                    self.db.prepare_cached("SELECT coalesce(max(n) + 1, 0) FROM step WHERE run = ?1")?;
+                read.query_row([run], |row| row.get(0))?
+            }
+        };
         let mut put = self.db.prepare_cached("INSERT INTO step (run, n, body) VALUES (?1, ?2, ?3)")?;
         for (n, step) in steps.iter().enumerate() {
-            put.execute(params![run, last + 1 + n as i64, step.to_string()])?;
+            put.execute(params![run, first + n as i64, step.to_string()])?;
         }
+        ahead.steps.insert(run, first + steps.len() as i64);
         Ok(())
     }
 
-    fn ended(&self, place: Place, ended: &RunEnded) -> Result<()> {
-        self.steps(ended.run, &ended.steps)?;
+    fn ended(&self, place: Place, ended: &RunEnded, ahead: &mut Ahead<'_>) -> Result<()> {
+        self.steps(ended.run, &ended.steps, ahead)?;
+        if ahead.ends.get(&ended.run).is_some_and(|(at, _)| at.position == place.position) {
+            return Ok(());
+        }
         let mut read = self.db.prepare_cached("SELECT body FROM run WHERE position = ?1")?;
         let body: Option<String> = read.query_row([ended.run], |row| row.get(0)).optional()?;
         let Some(mut body) = body.and_then(|body| serde_json::from_str::<Value>(&body).ok()) else {
             return Ok(());
         };
-        body["ended_at"] = json!(place.time);
-        body["ended"] = place.position.into();
-        if !ended.output.is_null() {
-            body["output"] = ended.output.clone();
-        }
-        if let Some(code) = &ended.code {
-            body["error"] = json!({"code": code, "message": ended.message, "class": ended.class});
-        }
+        end(&mut body, place, ended);
         let mut put = self
             .db
             .prepare_cached("UPDATE run SET status = ?2, ended_at = ?3, body = ?4 WHERE position = ?1")?;
@@ -201,14 +243,101 @@ impl History {
         Ok(())
     }
 
-    /// Forgets what ended before an instant.
-    pub fn drop_before(&self, at: Timestamp) -> Result<()> {
-        let at = at.to_string();
-        self.db.execute("DELETE FROM decision WHERE at < ?1 AND outcome <> 'pending'", [&at])?;
-        let old = "SELECT position FROM run WHERE ended_at IS NOT NULL AND ended_at < ?1";
-        self.db.execute(&format!("DELETE FROM step WHERE run IN ({old})"), [&at])?;
-        self.db.execute(&format!("DELETE FROM run WHERE position IN ({old})"), [&at])?;
+    pub fn clear(&mut self) -> Result<()> {
+        self.db.execute_batch(
+            "BEGIN; DELETE FROM run; DELETE FROM step; DELETE FROM decision; UPDATE meta SET position = 0; COMMIT",
+        )?;
+        self.position = 0;
         Ok(())
+    }
+
+    /// Forgets what ended before an instant; at most so many runs and decisions. True when there may be more.
+    pub fn drop_before(&self, at: Timestamp, max: usize) -> Result<bool> {
+        // Texts of instants are in their order once the last letter is gone: `00:00:00` comes before `00:00:00.5`.
+        let at = at.to_string().trim_end_matches('Z').to_owned();
+        // The first that stays bounds the search: what is kept is not looked through.
+        let newer = "SELECT position FROM decision WHERE rtrim(at, 'Z') >= ?1 ORDER BY position LIMIT 1";
+        let first: Option<Position> = self.db.query_row(newer, [&at], |row| row.get(0)).optional()?;
+        let decisions = "SELECT rowid FROM decision WHERE position < ?3 AND rtrim(at, 'Z') < ?1
+             AND outcome <> 'pending' LIMIT ?2";
+        let runs = "SELECT position FROM run WHERE position < ?3 AND ended_at IS NOT NULL
+             AND rtrim(ended_at, 'Z') < ?1 LIMIT ?2";
+        let first = first.unwrap_or(i64::MAX as u64);
+        let gone = |sql: String| -> Result<usize> { Ok(self.db.execute(&sql, params![at, max, first])?) };
+        self.db.execute_batch("BEGIN IMMEDIATE")?;
+        let judged = gone(format!("DELETE FROM decision WHERE rowid IN ({decisions})"))?;
+        gone(format!("DELETE FROM step WHERE run IN ({runs})"))?;
+        let ran = gone(format!("DELETE FROM run WHERE position IN ({runs})"))?;
+        self.db.execute_batch("COMMIT")?;
+        Ok(judged >= max || ran >= max)
+    }
+
+    /// A copy of it as a file, while it is in use.
+    pub fn copy_to(&self, path: &Path) -> Result<()> {
+        let mut copy = Connection::open(path)?;
+        crate::state::copy(&self.db, &mut copy)?;
+        copy.execute_batch("PRAGMA journal_mode=DELETE")?;
+        Ok(())
+    }
+}
+
+/// What the records of one fold say of what is to come: a run that also ends in it is written once.
+#[derive(Default)]
+struct Ahead<'a> {
+    /// How runs end, by their position.
+    ends: HashMap<Position, (Place, &'a RunEnded)>,
+    /// Which run a decision let start, by its place.
+    runs: HashMap<(Position, usize), &'a str>,
+    /// Runs that a decision names.
+    named: HashSet<Position>,
+    /// How many steps a run has.
+    steps: HashMap<Position, i64>,
+}
+
+impl<'a> Ahead<'a> {
+    fn of(records: &'a [(Place, RunRecord)]) -> Ahead<'a> {
+        let mut ahead = Ahead::default();
+        // Decisions that let a run start and have not met it yet, by event (or their own place), automation and trigger.
+        let mut open: HashMap<(Position, &str, &str), (Position, usize)> = HashMap::new();
+        for (place, record) in records {
+            match record {
+                RunRecord::Routed(routed) => {
+                    let of = if routed.event > 0 { routed.event } else { place.position };
+                    for (n, verdict) in routed.verdicts.iter().enumerate() {
+                        if matches!(verdict.outcome, Outcome::Ran | Outcome::CaughtUp) {
+                            open.insert((of, &verdict.automation, &verdict.trigger), (place.position, n));
+                        }
+                    }
+                }
+                RunRecord::Started(started) => {
+                    let of = if started.event > 0 { started.event } else { started.occurrence.position };
+                    let key = (of, &*started.automation, &*started.trigger);
+                    if let Some(decision) = open.remove(&key).filter(|_| started.rerun_of.is_none()) {
+                        ahead.runs.insert(decision, &started.id);
+                        ahead.named.insert(place.position);
+                    }
+                    ahead.steps.insert(place.position, 0);
+                }
+                RunRecord::Ended(ended) if ahead.steps.contains_key(&ended.run) => {
+                    ahead.ends.insert(ended.run, (*place, ended));
+                }
+                _ => {}
+            }
+        }
+        ahead.steps.clear();
+        ahead
+    }
+}
+
+/// How it ended, as contracts §11 shows it.
+fn end(body: &mut Value, place: Place, ended: &RunEnded) {
+    body["ended_at"] = json!(place.time);
+    body["ended"] = place.position.into();
+    if !ended.output.is_null() {
+        body["output"] = ended.output.clone();
+    }
+    if let Some(code) = &ended.code {
+        body["error"] = json!({"code": code, "message": ended.message, "class": ended.class});
     }
 }
 

@@ -12,14 +12,14 @@ use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
 use crate::absent;
-use crate::automation::{Automation, matching};
+use crate::automation::{Automation, Concerned, matching};
 use crate::draft::Draft;
 use crate::faults::planted;
 use crate::gate::{self, Gate, Memory, Passed};
 use crate::state::{Result, State};
 
 pub use wake::due as wake_due;
-pub(crate) use wake::{end as end_wait, takes as wait_takes, test as wait_holds};
+pub(crate) use wake::{end as end_wait, marked as wait_marked, takes as wait_takes, test as wait_holds};
 
 /// Occurrences that one event may have.
 const OCCURRENCES_MAX: usize = 10_000;
@@ -35,7 +35,7 @@ pub fn check<'a>(state: &State, topics: impl Iterator<Item = &'a str>) -> std::r
         let concerned = state.catalog.automations.concerned(topic);
         if concerned.len() > OCCURRENCES_MAX {
             let widest =
-                concerned.iter().flat_map(|(automation, index)| &automation.triggers[*index].patterns);
+                concerned.iter().flat_map(|(automation, index)| &automation.triggers[index].patterns);
             let widest = widest.map(|pattern| pattern.as_str()).find(|text| text.contains(['*', '#']));
             let detail = format!(
                 "{} triggers want \"{topic}\", more than {OCCURRENCES_MAX}; one that is too wide is \"{}\"",
@@ -59,7 +59,10 @@ pub fn all(draft: &mut Draft<'_>, from: usize) -> Result<()> {
         if concerned.is_empty() && !wake::may_concern(draft.state, event) {
             continue;
         }
-        let event = event.as_ref().clone();
+        let event = match draft.state.event(event.position)? {
+            Some(kept) => kept,
+            None => Arc::new(event.as_ref().clone()),
+        };
         one(draft, &event, &concerned)?;
     }
     Ok(())
@@ -74,18 +77,21 @@ pub fn replayed(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
     one(draft, event, &concerned)
 }
 
-fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usize)]) -> Result<()> {
-    let value = event.to_value();
+fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()> {
+    let value = match draft.state.event_value(event.position)? {
+        Some(value) => value,
+        None => Arc::new(event.to_value()),
+    };
     wake::by_event(draft, event, &value)?;
     wake::by_change(draft, event, &value)?;
     let mut judged: Vec<(Verdict, Passed, Arc<Automation>)> = Vec::new();
     let mut memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
     let mut heard: Vec<(Arc<Automation>, usize)> = Vec::new();
-    for (automation, index) in concerned {
-        let trigger = &automation.triggers[*index];
+    for (automation, index) in concerned.iter() {
+        let trigger = &automation.triggers[index];
         if absent::after(trigger).is_some() {
             let counts = trigger.filter.as_ref().is_none_or(|filter| filter.test(&value) == Ok(true));
-            heard.extend(counts.then(|| (automation.clone(), *index)));
+            heard.extend(counts.then(|| (automation.clone(), index)));
             continue;
         }
         let is_routed = memory.state.is_enabled(automation)
@@ -132,17 +138,18 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &[(Arc<Automation>, usiz
 
 /// As [`one`], for an event that is written nowhere: triggers that name it are pulled, and what starts carries it along.
 pub fn view(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
-    let value = event.to_value();
-    for (automation, index) in draft.state.catalog.automations.concerned(&event.envelope.topic) {
+    let value = Arc::new(event.to_value());
+    let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
+    for (automation, index) in concerned.iter() {
         let trigger = &automation.triggers[index];
         let tested = trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(&value));
         if absent::after(trigger).is_some() {
             if tested == Ok(true) {
-                absent::begin(draft, &automation, trigger)?;
+                absent::begin(draft, automation, trigger)?;
             }
             continue;
         }
-        if tested == Ok(false) || !draft.state.is_enabled(&automation) {
+        if tested == Ok(false) || !draft.state.is_enabled(automation) {
             continue;
         }
         let passed = match tested {
@@ -151,12 +158,12 @@ pub fn view(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
                 let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
                 judge(
                     &memory,
-                    &occurrence::of_event(&automation, trigger, event, &value, draft.now),
+                    &occurrence::of_event(automation, trigger, event, &value, draft.now),
                     Gate::Window,
                 )?
             }
         };
-        start::by_view(draft, &automation, trigger, event, (&value, passed))?;
+        start::by_view(draft, automation, trigger, event, (&value, passed))?;
     }
     Ok(())
 }

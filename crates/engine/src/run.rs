@@ -185,6 +185,9 @@ pub enum WaitKind {
         filter: Option<model::definition::Filter>,
         /// Looks back to what came after this position, once.
         after: Position,
+        /// It still does, beside the writer; until then no event ends it.
+        #[serde(default, skip_serializing_if = "is_false")]
+        looking: bool,
     },
     Ask {
         question: Value,

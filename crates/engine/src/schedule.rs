@@ -35,8 +35,8 @@ pub fn arm(state: &mut State) {
                 .extend(next(state, automation, trigger, through).map(|at| (at, timer(automation, trigger))));
         }
     }
-    state.runs.timers.retain(|(_, timer)| !matches!(timer, Timer::Schedule { .. }));
-    state.runs.timers.extend(armed);
+    state.runs.disarm_schedules();
+    armed.into_iter().for_each(|(at, timer)| state.runs.arm_schedule(timer, Some(at)));
 }
 
 pub fn timer(automation: &Automation, trigger: &Trigger) -> Timer {
@@ -224,9 +224,8 @@ pub fn rearm(
     through: Timestamp,
 ) -> Result<()> {
     let timer = timer(automation, trigger);
-    draft.state.runs.timers.retain(|(_, other)| *other != timer);
     let next = next(draft.state, automation, trigger, through);
-    draft.state.runs.timers.extend(next.map(|at| (at, timer)));
+    draft.state.runs.arm_schedule(timer, next);
     Ok(())
 }
 
@@ -265,7 +264,14 @@ pub fn meet(
         position: 0,
         time: at,
         depth: 0,
-        env: occurrence::env(automation, Some(trigger), &event, &Value::Null, draft.now, space.clone()),
+        env: occurrence::env(
+            automation,
+            Some(trigger),
+            Arc::new(event.clone()),
+            Value::Null,
+            draft.now,
+            space.clone(),
+        ),
         of: None,
     };
     let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };

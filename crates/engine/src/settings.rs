@@ -32,6 +32,8 @@ pub struct Settings {
     /// A tenant that nobody used for so long is closed.
     pub idle: Duration,
     pub effects: Effects,
+    /// How long ended runs and decisions are told of.
+    pub history: Duration,
 }
 
 impl Default for Settings {
@@ -48,6 +50,7 @@ impl Default for Settings {
             tenants: BTreeMap::new(),
             idle: Duration::from_secs(300),
             effects: Effects::default(),
+            history: Duration::from_secs(30 * 86_400),
         }
     }
 }

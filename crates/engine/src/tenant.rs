@@ -13,6 +13,7 @@ mod groups;
 mod hand_on;
 mod history;
 mod live;
+mod look;
 mod open;
 mod publish;
 pub mod runs;
@@ -102,6 +103,8 @@ pub(crate) struct Inner {
     scheduled: AtomicBool,
     /// Runs can walk on that no command stands for.
     ready: AtomicBool,
+    /// Waits are to look back, beside the writer.
+    looks: AtomicBool,
     entropy: Mutex<Entropy>,
     /// Tells this opening's delivery tokens from all others.
     epoch: u64,
@@ -136,7 +139,7 @@ pub(crate) struct Inner {
     /// Idle connections that read rows beside the writer.
     row_readers: entity::RowReaders,
     /// What happened, beside the writer.
-    past: Mutex<history::Past>,
+    past: history::Past,
     /// Rows that those connections do not see yet.
     recent: entity::Recent,
     /// To those who follow at this moment.

@@ -34,7 +34,7 @@ use crate::state::{Fault, Result as StateResult};
 
 pub(crate) use call::{Invoked, call_logic, invoke};
 pub(crate) use judge::time_out;
-pub(crate) use wait::next_minute;
+pub(crate) use wait::{earlier, next_minute};
 
 /// Steps after which a loop lets others go on.
 const STEPS_BEFORE_YIELD: u32 = 200;
@@ -200,15 +200,15 @@ fn moved(
 /// `None`: the event it reads is gone.
 fn env_of(draft: &Draft<'_>, run: &Run, automation: &Arc<Automation>) -> StateResult<Option<Env>> {
     let event = match (&run.synthetic, run.event) {
-        (Some(event), _) => event.clone(),
-        (None, 0) => start::synthetic("", &run.space, "", json!({}), run.started_at),
-        (None, position) => match draft.state.event(position)? {
-            Some(event) if event.content.payload().is_some() => event.to_value(),
-            _ => return Ok(None),
+        (Some(event), _) => Arc::new(event.clone()),
+        (None, 0) => Arc::new(start::synthetic("", &run.space, "", json!({}), run.started_at)),
+        (None, position) => match draft.state.event_value(position)? {
+            Some(event) => event,
+            None => return Ok(None),
         },
     };
-    let trigger = automation.trigger(&run.trigger);
-    let mut env = occurrence::env(automation, trigger, &event, &run.input, draft.now, run.space.clone());
+    let (trigger, space) = (automation.trigger(&run.trigger), run.space.clone());
+    let mut env = occurrence::env(automation, trigger, event, run.input.clone(), draft.now, space);
     env.vars = Value::Object(run.walk.vars.clone());
     env.outputs.clone_from(&run.walk.outputs);
     env.wait.clone_from(&run.walk.wait);

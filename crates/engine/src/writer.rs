@@ -41,6 +41,8 @@ pub const STATE_OPEN_MAX: Duration = Duration::from_millis(50);
 const STATE_ROWS_MAX: usize = 8_192;
 /// Runs that one batch walks; the rest follow in the next.
 const WALKS_MAX: usize = 512;
+/// Marked conditions that one batch tests; the rest follow in the next.
+const TESTS_MAX: usize = 256;
 /// A step of the wall clock against the boot clock that is worth a record.
 pub(crate) const STEP_MIN_NANOS: i128 = 1_000_000_000;
 
@@ -175,6 +177,7 @@ impl Writer {
         }
         // A full disk fails nothing: runs stand still until there is space.
         if !full && !closes {
+            sync |= self.wake_marked(moment, &mut turn)?;
             sync |= self.walk_ready(moment, &mut turn)?;
         }
         self.make_durable(moment, offset, sync, turn)
@@ -191,7 +194,7 @@ impl Writer {
         let decided = match command {
             Command::Run(command) => {
                 let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
-                let mut draft = draft.heard(self.heard);
+                let mut draft = draft.over(self.ledger.as_ref()).heard(self.heard);
                 let answer = decide::run::decide(&mut draft, command);
                 let entries = draft.into_entries();
                 answer.map(|answer| {
@@ -245,6 +248,21 @@ impl Writer {
             route::all(&mut draft, 0)?;
         }
         Ok((draft.into_entries(), answer, sync))
+    }
+
+    /// Tests conditions that changes have only marked. True when one held.
+    fn wake_marked(&mut self, moment: Moment, turn: &mut Turn) -> Result<bool, Fatal> {
+        let mut woke = false;
+        for _ in 0..TESTS_MAX {
+            let Some(wait) = self.state.runs.wakes.next_marked() else { break };
+            let next = self.batch.head().position + 1;
+            let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
+            route::wait_marked(&mut draft, wait)?;
+            let entries = draft.into_entries();
+            woke |= !entries.is_empty();
+            self.commit(moment.now, entries, turn);
+        }
+        Ok(woke)
     }
 
     /// Runs that can go on do so, each in a commit of its own. True when one did.
@@ -417,7 +435,8 @@ impl Writer {
 
     /// Whether runs can walk on that no command stands for.
     pub fn has_ready(&self) -> bool {
-        !self.state.runs.ready.is_empty() && !self.full
+        let runs = &self.state.runs;
+        (!runs.ready.is_empty() || runs.wakes.has_marked()) && !self.full
     }
 
     pub fn head(&self) -> Position {

@@ -15,7 +15,7 @@ pub use written::edits;
 use written::{Said, Source, Table};
 
 /// Every table of the file with its keys; what is not here is refused.
-const TABLES: [(&str, &[&str]); 8] = [
+const TABLES: [(&str, &[&str]); 9] = [
     (
         "",
         &[
@@ -24,6 +24,7 @@ const TABLES: [(&str, &[&str]); 8] = [
             "idle",
             "events",
             "retention",
+            "history",
             "layers",
             "tenants",
             "schema",
@@ -34,6 +35,7 @@ const TABLES: [(&str, &[&str]); 8] = [
     ),
     ("events", &["default_space", "max_payload", "max_depth"]),
     ("retention", &["age", "bytes", "respect_groups", "respect_runs"]),
+    ("history", &["keep"]),
     ("layers", &["validation", "redaction", "attention", "tracing", "metrics"]),
     ("schema", &["topic", "file", "name"]),
     ("redact", &["topic", "drop", "mask", "hash", "detectors"]),
@@ -83,6 +85,7 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
     }
     events(&layered("events"), &mut config.settings)?;
     retention(&layered("retention"), &mut config.settings)?;
+    layered("history").set("keep", |said| said.duration(), &mut config.settings.history)?;
     own.set("idle", |said| said.duration(), &mut config.settings.idle)?;
     layers(&layered("layers"), &mut config.settings.switches)?;
     effects(&layered("effects"), &mut config.settings.effects)?;
@@ -211,15 +214,17 @@ const OTHER_VARIABLES: [&str; 11] =
 
 /// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
 pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {
-    let tables =
-        TABLES.iter().filter(|(table, _)| ["", "events", "retention", "layers", "effects"].contains(table));
+    let tables = TABLES
+        .iter()
+        .filter(|(table, _)| ["", "events", "retention", "history", "layers", "effects"].contains(table));
     let keys = tables.flat_map(|(table, keys)| {
         keys.iter().map(move |key| match *table {
             "" => key.to_uppercase(),
             table => format!("{table}_{key}").to_uppercase(),
         })
     });
-    let sections = ["EVENTS", "RETENTION", "LAYERS", "EFFECTS", "TENANTS", "SCHEMA", "REDACT", "ATTENTION"];
+    let sections =
+        ["EVENTS", "RETENTION", "HISTORY", "LAYERS", "EFFECTS", "TENANTS", "SCHEMA", "REDACT", "ATTENTION"];
     let known: Vec<String> = keys
         .filter(|key| !sections.contains(&key.as_str()))
         .chain(OTHER_VARIABLES.map(str::to_owned))
@@ -231,7 +236,7 @@ pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Proble
             continue;
         };
         let Some(nearest) = known.iter().min_by_key(|key| edits(given, key)) else { continue };
-        let ours = sections[..4].iter().any(|section| given.starts_with(&format!("{section}_")));
+        let ours = sections[..5].iter().any(|section| given.starts_with(&format!("{section}_")));
         if ours || edits(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
             return Err(Problem::new(Code::ConfigUnknownKey, format!("unknown variable \"{name}\""))
                 .hint(format!("did you mean \"EVERWHEN_{nearest}\"?"))

@@ -22,6 +22,7 @@ type Key = (String, String, String);
 /// The state and, before it is folded, what this same commit has written.
 struct Rows<'a> {
     state: &'a State,
+    cause: Option<Cause<'a>>,
     written: BTreeMap<Key, Option<Row>>,
 }
 
@@ -35,30 +36,22 @@ pub fn write_caused(
     cause: Cause<'_>,
     ground: &mut Ground<'_>,
 ) -> Result<(Vec<Entry>, Vec<Written>), Refusal> {
-    let decided = write(state, writes, ground)?;
-    let Answer::Written(written) = decided.answer else { return Ok((Vec::new(), Vec::new())) };
-    let (position, depth, run) = cause;
-    let caused = |entry: Entry, entropy: &mut crate::entropy::Entropy| match entry.record {
-        Record::Event(mut event) if event.envelope.cause.is_none() => {
-            event.envelope.cause = (position > 0).then_some(position);
-            event.envelope.depth = depth;
-            event.envelope.run = run.map(str::to_owned);
-            Entry::new(Record::Event(event), entropy)
-        }
-        Record::Event(mut event) => {
-            event.envelope.depth = depth + 1;
-            event.envelope.run = run.map(str::to_owned);
-            Entry::new(Record::Event(event), entropy)
-        }
-        record => Entry { record, ..entry },
-    };
-    let entries = decided.entries.into_iter().map(|entry| caused(entry, ground.entropy)).collect();
-    Ok((entries, written))
+    write_all(state, writes, Some(cause), ground)
 }
 
 /// All or none, in one commit.
 pub(super) fn write(state: &State, writes: Vec<Write>, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
-    let mut rows = Rows { state, written: BTreeMap::new() };
+    let (entries, written) = write_all(state, writes, None, ground)?;
+    Ok(Decided { entries, answer: Answer::Written(written), sync: true })
+}
+
+fn write_all(
+    state: &State,
+    writes: Vec<Write>,
+    cause: Option<Cause<'_>>,
+    ground: &mut Ground<'_>,
+) -> Result<(Vec<Entry>, Vec<Written>), Refusal> {
+    let mut rows = Rows { state, cause, written: BTreeMap::new() };
     let (mut entries, mut answers) = (Vec::new(), Vec::with_capacity(writes.len()));
     let several = writes.len() > 1;
     for (index, write) in writes.into_iter().enumerate() {
@@ -68,7 +61,7 @@ pub(super) fn write(state: &State, writes: Vec<Write>, ground: &mut Ground<'_>) 
         })?;
         answers.push(written);
     }
-    Ok(Decided { entries, answer: Answer::Written(answers), sync: true })
+    Ok((entries, answers))
 }
 
 fn write_one(
@@ -107,7 +100,7 @@ fn write_one(
         actor: &write.actor,
         now: ground.now,
     };
-    let (change, version) = record(rows.state, &changing, &write, entries, ground);
+    let (change, version) = record(rows, &changing, &write, entries, ground);
     let next = next.map(|row| Row { version, ..row });
     let row = next.clone().or(prev).ok_or_else(|| absent(&key))?;
     rows.written.insert(key, next);
@@ -294,14 +287,14 @@ fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row) -> Result<(), Refusal> 
 
 /// The event of the change, the change itself, and the events it derives. Gives the kind and the new version.
 fn record(
-    state: &State,
+    rows: &Rows<'_>,
     changing: &Changing<'_>,
     write: &Write,
     entries: &mut Vec<Entry>,
     ground: &mut Ground<'_>,
 ) -> (model::record::Change, Position) {
     if entries.is_empty() {
-        entries.extend(raised(state, ground));
+        entries.extend(raised(rows.state, ground));
     }
     let change = changing.change();
     let delta = changing.delta();
@@ -314,6 +307,9 @@ fn record(
         actor: write.actor.clone(),
         subject: Some(Subject { kind: row.concept.clone(), id: row.id.clone() }),
         trace: write.trace.clone(),
+        cause: rows.cause.map(|(position, ..)| position).filter(|position| *position > 0),
+        depth: rows.cause.map_or(0, |(_, depth, _)| depth),
+        run: rows.cause.and_then(|(.., run)| run.map(str::to_owned)),
         ..Envelope::default()
     };
     let derived = changing.concept.derived(
@@ -335,8 +331,12 @@ fn record(
         entries.push(Entry::new(Record::EntityChanged(Box::new(changed)), ground.entropy));
     }
     for topic in derived {
-        let envelope =
-            Envelope { topic: topic.to_owned(), cause: Some(version), depth: 1, ..envelope.clone() };
+        let envelope = Envelope {
+            topic: topic.to_owned(),
+            cause: Some(version),
+            depth: envelope.depth + 1,
+            ..envelope.clone()
+        };
         let position = ground.next + entries.len() as u64;
         entries.push(event(envelope, &payload, position, ground));
     }

@@ -5,7 +5,10 @@
 mod again;
 mod logic;
 
-use model::record::{AutomationSet, How, Outcome, RunRecord};
+use std::sync::Arc;
+
+use model::event::Event;
+use model::record::{AutomationSet, How, Outcome, RunMoved, RunRecord};
 use model::{Code, Position, Problem};
 use serde_json::Value;
 
@@ -14,7 +17,7 @@ use crate::absent;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
 use crate::route::{self, start, wake_due};
-use crate::run::WaitKind;
+use crate::run::{Wait, WaitKind};
 use crate::schedule;
 use crate::state::run::{DRAINING, Timer};
 use crate::walk::{self, Invoked, Stopped};
@@ -64,6 +67,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
         }
         RunCommand::Logic { name, args, actor, space } => logic::decide(draft, &name, args, actor, space),
         RunCommand::Set { automation, toggle } => set(draft, &automation, toggle),
+        RunCommand::Looked { run, wait, through, found } => looked(draft, (run, wait), through, found),
         RunCommand::Due => due(draft),
         RunCommand::Deployed => {
             deployed(draft, &[], false)?;
@@ -170,6 +174,36 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
         Toggle::Disable => start::settle_armed(draft, name)?,
         Toggle::Enable => absent::begin_all(draft, name)?,
         Toggle::Pause | Toggle::Drain => {}
+    }
+    Ok(done(draft))
+}
+
+/// What came before is known up to `through`. What came since is tested here, and the wait armed in this commit.
+fn looked(
+    draft: &mut Draft<'_>,
+    id: crate::run::WaitId,
+    through: Position,
+    found: Option<Arc<Event>>,
+) -> Result<Answer, Refusal> {
+    let Some(mut run) = draft.state.run(id.0)? else { return Ok(done(draft)) };
+    let open = run.wait(id.1).filter(|wait| wait.ended.is_none());
+    let Some(wait) = open.filter(|wait| matches!(wait.kind, WaitKind::For { looking: true, .. })) else {
+        return Ok(done(draft));
+    };
+    let found = match found {
+        Some(event) => Some(event),
+        None => walk::earlier(draft, &run, wait, through)?,
+    };
+    match found {
+        Some(event) => route::end_wait(draft, id, How::Met, Some(event.position), event.to_value())?,
+        None => {
+            if let Some(Wait { kind: WaitKind::For { looking, .. }, .. }) = run.wait_mut(id.1) {
+                *looking = false;
+            }
+            let state = serde_json::to_value(&run.walk).unwrap_or_default();
+            let moved = RunMoved { run: id.0, status: run.status, state, steps: Vec::new() };
+            draft.push_run(RunRecord::Moved(moved))?;
+        }
     }
     Ok(done(draft))
 }

@@ -96,6 +96,16 @@ impl Engine {
         })
     }
 
+    /// Folds what runs did into histories and looks back for waits, beside writers and timers.
+    pub(super) fn start_historian(&self) -> Result<(), Problem> {
+        self.keep("historian", &self.0.histories.clone(), |engine| {
+            let tenants = engine.open_tenants();
+            drop(engine);
+            tenants.iter().for_each(Tenant::work_beside);
+            LOOK_AROUND
+        })
+    }
+
     /// Does what tenants need now and then: trimming, sidecars, checkpoints, reading old data again, closing.
     pub(super) fn start_housekeeper(&self) -> Result<(), Problem> {
         let mut housekeeper = Housekeeper::default();

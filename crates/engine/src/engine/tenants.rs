@@ -126,7 +126,9 @@ impl Engine {
         let home = Home::Directory { disk: options.disk.clone(), dir, options: ledger };
         let entropy = options.seed.map_or_else(Entropy::kernel, Entropy::seeded);
         let opening = Opening { name: name.to_owned(), home, layers: options.layers.clone(), entropy };
-        Tenant::open(opening, self.surroundings(name))
+        let tenant = Tenant::open(opening, self.surroundings(name))?;
+        tenant.has_historian(self.0.histories.clone());
+        Ok(tenant)
     }
 
     /// What the tenant shares with the others, under its own switches if it has some.

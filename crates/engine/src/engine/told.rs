@@ -43,6 +43,7 @@ impl Engine {
             for tenant in self.open_tenants() {
                 // Also when nothing seems due: somebody else may be at it, and is waited for.
                 tenant.tick();
+                tenant.work_beside();
                 ends &= tenant.work_off();
             }
             if !ends {

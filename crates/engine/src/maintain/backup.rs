@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/tenants/<tenant>/ledger/*.jsonl     up to the head at that moment
 //!                      snapshots/*.db     one of them taken for this backup
+//!                      history.db         up to somewhere before that head; the rest is in the ledger
 //!     keys/
 //!     backup.json                         {"at":…,"tenants":{name:{"position","chain"}}}   written last
 //! ```
@@ -24,6 +25,7 @@ use crate::tenant::Tenant;
 use crate::writer::Fatal;
 
 const MANIFEST: &str = "backup.json";
+const HISTORY: &str = "history.db";
 
 #[derive(Serialize, Deserialize)]
 struct Manifest {
@@ -121,11 +123,25 @@ async fn copy_all(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
 fn copy_tenant(tenant: &Tenant, to: &Path) -> Result<Copied, Problem> {
     let _alone = tenant.upkeep().alone();
     let dir = super::dir_of(tenant)?;
+    let mut bytes = copy_history(tenant, &dir, to)?;
     snapshot::take_keeping(tenant, 2)?;
     let (head, segments) = stand(tenant)?;
-    let mut bytes = copy_segments(&dir.join("ledger"), &to.join("ledger"), &segments)?;
+    bytes += copy_segments(&dir.join("ledger"), &to.join("ledger"), &segments)?;
     bytes += files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
     Ok(Copied { tenant: tenant.name().to_owned(), last: head.position, head: head.chain.to_string(), bytes })
+}
+
+/// Before the ledger, so that it never tells of more than that.
+fn copy_history(tenant: &Tenant, dir: &Path, to: &Path) -> Result<u64, Problem> {
+    if files::size(&dir.join(HISTORY)) == 0 {
+        return Ok(0);
+    }
+    files::make_dir(to)?;
+    let copy = to.join(HISTORY);
+    tenant.copy_history(&copy)?;
+    files::sync_file(&copy)?;
+    files::sync_dir(to)?;
+    Ok(files::size(&copy))
 }
 
 /// The head, everything durable up to it, and how long each segment is there.
@@ -199,6 +215,10 @@ fn copy_back(from: &Path, data: &Path, aside: &Path, manifest: &Manifest) -> Res
         let (source, target): (PathBuf, PathBuf) = (from.join("tenants").join(name), aside.join(name));
         let mut bytes = files::copy_dir(&source.join("ledger"), &target.join("ledger"))?;
         bytes += files::copy_dir(&source.join("snapshots"), &target.join("snapshots"))?;
+        if files::size(&source.join(HISTORY)) > 0 {
+            bytes += files::copy(&source.join(HISTORY), &target.join(HISTORY), None)?;
+            files::sync_dir(&target)?;
+        }
         let head = Chain::parse(chain).unwrap_or(Chain::ZERO).to_string();
         tenants.push(Copied { tenant: name.clone(), last: *position, head, bytes });
     }

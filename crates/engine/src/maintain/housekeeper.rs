@@ -20,6 +20,9 @@ const LOG_MAX: u64 = 4 << 20;
 /// One sealed segment is read and checked this often, so that rot is found before its backup is gone.
 const SCRUB_EVERY: Duration = Duration::from_secs(3600);
 
+/// Old runs are forgotten this often.
+const TRIM_EVERY: Duration = Duration::from_secs(600);
+
 /// What the housekeeper remembers between two rounds.
 #[derive(Default)]
 pub struct Housekeeper {
@@ -33,6 +36,8 @@ struct Seen {
     /// The segment to be checked next, and when.
     scrub: Position,
     scrub_at: Duration,
+    /// When the history is looked through for what is too old.
+    trim_at: Duration,
 }
 
 impl Housekeeper {
@@ -68,6 +73,11 @@ fn look_after(tenant: &Tenant, seen: &mut Seen) -> Result<(), Problem> {
         seen.active = active;
     }
     retention::run(tenant)?;
+    let past = tenant.dir().map(|dir| dir.join("history.db"));
+    if tenant.boot() >= seen.trim_at && past.is_some_and(|past| files::size(&past) > 0) {
+        tenant.trim_history()?;
+        seen.trim_at = tenant.boot() + TRIM_EVERY;
+    }
     if tenant.boot() >= seen.scrub_at {
         // Not right at the start: there is enough to do then.
         if seen.scrub_at > Duration::ZERO {

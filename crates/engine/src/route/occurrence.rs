@@ -8,7 +8,7 @@ use model::event::Event;
 use serde_json::{Map, Value, json};
 
 use crate::automation::{Automation, Trigger, matching};
-use crate::env::Env;
+use crate::env::{About, Env};
 use crate::gate::Occurrence;
 
 /// Where runs work that no event brings to a space.
@@ -18,7 +18,7 @@ pub fn of_event<'a>(
     automation: &'a Arc<Automation>,
     trigger: &'a Trigger,
     event: &'a Event,
-    value: &Value,
+    value: &Arc<Value>,
     now: Timestamp,
 ) -> Occurrence<'a> {
     let space = event.envelope.space.clone();
@@ -30,7 +30,7 @@ pub fn of_event<'a>(
         position: event.position,
         time: event.time(),
         depth: event.envelope.depth,
-        env: env(automation, Some(trigger), value, &Value::Null, now, space),
+        env: env(automation, Some(trigger), value.clone(), Value::Null, now, space),
         of: None,
     }
 }
@@ -46,25 +46,18 @@ pub fn context(trigger: &Trigger, event: &Event) -> String {
 
 /// `input` null: the event's payload stands for it.
 pub fn env(
-    automation: &Automation,
+    automation: &Arc<Automation>,
     trigger: Option<&Trigger>,
-    event: &Value,
-    input: &Value,
+    event: Arc<Value>,
+    input: Value,
     now: Timestamp,
     space: String,
 ) -> Env {
-    let input = if input.is_null() { event["payload"].clone() } else { input.clone() };
-    let mut fixed = Map::new();
-    fixed.insert("event".to_owned(), event.clone());
-    fixed.insert("trigger".to_owned(), trigger_value(trigger, event));
-    fixed.insert("ctx".to_owned(), json!({"input": input, "event": event}));
-    fixed.insert("args".to_owned(), json!({ "event": event }));
-    fixed.insert("input".to_owned(), input);
-    fixed.insert("actor".to_owned(), event["actor"].clone());
-    fixed.insert("partition".to_owned(), space.clone().into());
+    let trigger = trigger.map(|trigger| trigger.definition.id.clone());
     Env {
         program: automation.program.clone(),
-        fixed,
+        fixed: Map::new(),
+        about: Some(About { event, input, automation: automation.clone(), trigger }),
         vars: json!({}),
         outputs: Map::new(),
         frames: Vec::new(),
@@ -74,7 +67,7 @@ pub fn env(
     }
 }
 
-fn trigger_value(trigger: Option<&Trigger>, event: &Value) -> Value {
+pub fn trigger_value(trigger: Option<&Trigger>, event: &Value) -> Value {
     let kind = trigger.map_or("manual", |trigger| kind_of(&trigger.definition.on));
     let mut value = json!({
         "id": trigger.map(|trigger| trigger.definition.id.as_str()), "kind": kind, "event": event,

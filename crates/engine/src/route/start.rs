@@ -212,7 +212,14 @@ pub fn by_hand(
         position: 0,
         time: pending.since,
         depth,
-        env: env(automation, trigger, &start["event"], &start["input"], draft.now, space.clone()),
+        env: env(
+            automation,
+            trigger,
+            Arc::new(start["event"].clone()),
+            start["input"].clone(),
+            draft.now,
+            space.clone(),
+        ),
         of: Some(of),
     };
     let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };

@@ -2,12 +2,14 @@
 
 pub mod due;
 
+use std::sync::Arc;
+
 use model::event::Event;
 use model::record::{How, Outcome, RunRecord, WaitEnded};
 use serde_json::{Map, Value};
 
 use super::start;
-use crate::automation::{compile_filter, matching};
+use crate::automation::{Automation, compile_filter, matching};
 use crate::condition;
 use crate::draft::Draft;
 use crate::env::Env;
@@ -27,7 +29,8 @@ pub fn by_event(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<(
     for id in draft.state.runs.wakes.by_event(&event.envelope.topic) {
         let Some(run) = draft.state.run(id.0)? else { continue };
         let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { continue };
-        if takes(draft.state, &run, wait, event, value)? {
+        let Some(automation) = draft.state.version(&run.automation, &run.hash) else { continue };
+        if takes(draft.state, &automation, &run, wait, event, value)? {
             end(draft, id, How::Met, Some(event.position), Value::Null)?;
         }
     }
@@ -35,15 +38,22 @@ pub fn by_event(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<(
 }
 
 /// Whether this event is what the wait is for. A filter that errs does not match.
-pub fn takes(state: &State, run: &Run, wait: &Wait, event: &Event, value: &Value) -> Result<bool> {
-    let WaitKind::For { trigger, filter, after } = &wait.kind else { return Ok(false) };
+pub fn takes(
+    state: &State,
+    automation: &Arc<Automation>,
+    run: &Run,
+    wait: &Wait,
+    event: &Event,
+    value: &Value,
+) -> Result<bool> {
+    let WaitKind::For { trigger, filter, after, .. } = &wait.kind else { return Ok(false) };
     if event.position <= *after || !matching::matches(state, trigger, event, value)? {
         return Ok(false);
     }
     let Some(filter) = filter else { return Ok(true) };
     Ok(match filter {
         model::definition::Filter::Expr(expr) => {
-            let Some(mut env) = env_of(state, run, wait, event.recorded_at) else { return Ok(false) };
+            let mut env = env_of(automation, run, wait, event.recorded_at);
             env.fixed.insert("event".to_owned(), value.clone());
             env.test(state, expr).unwrap_or(false)
         }
@@ -63,6 +73,15 @@ pub fn by_change(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<
     left(draft, event, value)
 }
 
+/// A condition that was marked: asked in its turn.
+pub fn marked(draft: &mut Draft<'_>, id: WaitId) -> Result<()> {
+    let Some(run) = draft.state.run(id.0)? else { return Ok(()) };
+    if test(draft.state, &run, id, draft.now)? {
+        end(draft, id, How::Met, None, Value::Null)?;
+    }
+    Ok(())
+}
+
 fn is_change(event: &Event) -> bool {
     event.envelope.topic.starts_with("graph.node.")
 }
@@ -71,23 +90,24 @@ fn is_change(event: &Event) -> bool {
 pub fn test(state: &State, run: &Run, id: WaitId, now: model::Timestamp) -> Result<bool> {
     let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { return Ok(false) };
     let WaitKind::Until { condition, .. } = &wait.kind else { return Ok(false) };
-    let Some(env) = env_of(state, run, wait, now) else { return Ok(false) };
+    let Some(automation) = state.version(&run.automation, &run.hash) else { return Ok(false) };
+    let env = env_of(&automation, run, wait, now);
     Ok(condition::test(&env, state, condition).unwrap_or(false))
 }
 
 /// What the wait kept of its run, with rows and time as they are now.
-fn env_of(state: &State, run: &Run, wait: &Wait, now: model::Timestamp) -> Option<Env> {
-    let automation = state.version(&run.automation, &run.hash)?;
-    Some(Env {
+fn env_of(automation: &Arc<Automation>, run: &Run, wait: &Wait, now: model::Timestamp) -> Env {
+    Env {
         program: automation.program.clone(),
         vars: wait.env.get("vars").cloned().unwrap_or_default(),
         wait: wait.env.get("wait").cloned().unwrap_or_default(),
         fixed: wait.env.clone(),
+        about: None,
         outputs: Map::new(),
         frames: Vec::new(),
         now,
         space: run.space.clone(),
-    })
+    }
 }
 
 pub fn end(
@@ -106,7 +126,7 @@ fn left(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<()> {
     let Some(subject) = &event.envelope.subject else { return Ok(()) };
     let key = format!("{}:{}", subject.kind, subject.id);
     let mut gone = Vec::new();
-    for (id, pending) in draft.state.pending().iter().filter(|(_, p)| p.gate == "dwell" && p.key == key) {
+    for (id, pending) in draft.state.dwells_of(&key) {
         let Some(automation) = draft.state.version(&pending.automation, &pending.hash) else { continue };
         let Some(trigger) = automation.trigger(&pending.trigger) else { continue };
         let next = &value["payload"]["next"];

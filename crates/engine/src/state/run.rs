@@ -6,7 +6,9 @@
 mod effect;
 mod event;
 mod gate;
+mod load;
 mod wakes;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,9 +16,10 @@ use std::sync::Arc;
 use model::definition::Definition;
 use model::record::{OccurrenceId, RunEnded, RunMoved, RunStarted, Status, WaitEnded};
 use model::{Position, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 pub use gate::{DRAINING, GateKey, Pending, Setting};
+pub(super) use load::load;
 pub use wakes::Wakes;
 
 use super::{Result, State};
@@ -38,8 +41,22 @@ pub struct Brief {
     pub ready: Option<Position>,
 }
 
+impl Brief {
+    fn of(run: &Run, ready: Option<Position>) -> Brief {
+        Brief {
+            id: run.id.clone(),
+            automation: run.automation.clone(),
+            hash: run.hash.clone(),
+            key: run.key.clone(),
+            event: run.event,
+            status: run.status,
+            ready,
+        }
+    }
+}
+
 /// What comes due without being asked for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
     Wait(WaitId),
     /// A condition that reads time.
@@ -62,11 +79,15 @@ pub struct Runs {
     /// Runs that can walk on, in the order in which they could.
     pub ready: VecDeque<Position>,
     pub timers: BTreeSet<(Timestamp, Timer)>,
+    /// When each schedule is armed for.
+    schedules: HashMap<Timer, Timestamp>,
     pub wakes: Wakes,
     /// Live runs by automation and mode key.
     pub stage: HashMap<(String, String), BTreeSet<Position>>,
     /// Definitions that runs hold and the catalogue no longer has.
     versions: HashMap<String, Arc<Automation>>,
+    /// How many live runs each version has.
+    on_version: HashMap<String, u64>,
     pub(super) gates: gate::Gates,
     pub(super) events: event::Events,
 }
@@ -97,23 +118,21 @@ impl Runs {
         }
     }
 
-    fn enter(&mut self, run: &Run, ready: Option<Position>) {
-        let brief = Brief {
-            id: run.id.clone(),
-            automation: run.automation.clone(),
-            hash: run.hash.clone(),
-            key: run.key.clone(),
-            event: run.event,
-            status: run.status,
-            ready,
-        };
-        self.by_id.insert(run.id.clone(), run.position);
-        self.stage.entry((run.automation.clone(), run.key.clone())).or_default().insert(run.position);
-        self.live.insert(run.position, brief);
+    fn enter(&mut self, position: Position, brief: Brief) {
+        *self.on_version.entry(brief.hash.clone()).or_default() += 1;
+        self.by_id.insert(brief.id.clone(), position);
+        self.stage.entry((brief.automation.clone(), brief.key.clone())).or_default().insert(position);
+        self.live.insert(position, brief);
     }
 
     fn leave(&mut self, run: &Run) {
         self.live.remove(&run.position);
+        if let Some(count) = self.on_version.get_mut(&run.hash) {
+            *count -= 1;
+            if *count == 0 {
+                self.on_version.remove(&run.hash);
+            }
+        }
         self.by_id.remove(&run.id);
         let place = (run.automation.clone(), run.key.clone());
         if let Some(stage) = self.stage.get_mut(&place) {
@@ -121,6 +140,23 @@ impl Runs {
             if stage.is_empty() {
                 self.stage.remove(&place);
             }
+        }
+    }
+
+    /// A schedule has one timer; `None`: nothing is to come.
+    pub fn arm_schedule(&mut self, timer: Timer, at: Option<Timestamp>) {
+        if let Some(before) = self.schedules.remove(&timer) {
+            self.timers.remove(&(before, timer.clone()));
+        }
+        if let Some(at) = at {
+            self.schedules.insert(timer.clone(), at);
+            self.timers.insert((at, timer));
+        }
+    }
+
+    pub fn disarm_schedules(&mut self) {
+        for (timer, at) in self.schedules.drain() {
+            self.timers.remove(&(at, timer));
         }
     }
 
@@ -172,9 +208,17 @@ impl State {
         Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
     }
 
+    /// As [`State::run`], to be put back changed or not at all.
+    fn take_run(&mut self, position: Position) -> Result<Option<Run>> {
+        match self.runs.changed.remove(&position) {
+            Some(changed) => Ok(changed),
+            None => self.run(position),
+        }
+    }
+
     pub(crate) fn start_run(&mut self, place: Place, started: &RunStarted) {
         let run = Run::new(place.position, place.time, started);
-        self.runs.enter(&run, None);
+        self.runs.enter(run.position, Brief::of(&run, None));
         self.runs.make_ready(run.position, place.position);
         self.runs.events.keep(run.event);
         self.open_rows += 1;
@@ -182,7 +226,7 @@ impl State {
     }
 
     pub(crate) fn move_run(&mut self, place: Place, moved: &RunMoved) -> Result<()> {
-        let Some(mut run) = self.run(moved.run)? else { return Ok(()) };
+        let Some(mut run) = self.take_run(moved.run)? else { return Ok(()) };
         self.runs.disarm(&run);
         self.runs.let_go(&run);
         run.walk = serde_json::from_value(moved.state.clone()).unwrap_or_default();
@@ -203,7 +247,7 @@ impl State {
     }
 
     pub(crate) fn end_wait(&mut self, place: Place, ended: &WaitEnded) -> Result<()> {
-        let Some(mut run) = self.run(ended.run)? else { return Ok(()) };
+        let Some(mut run) = self.take_run(ended.run)? else { return Ok(()) };
         self.runs.disarm(&run);
         if let Some(wait) = run.wait_mut(ended.wait) {
             let (how, event, value) = (ended.how, ended.event, ended.value.clone());
@@ -219,7 +263,7 @@ impl State {
     }
 
     pub(crate) fn end_run(&mut self, ended: &RunEnded) -> Result<()> {
-        let Some(run) = self.run(ended.run)? else { return Ok(()) };
+        let Some(run) = self.take_run(ended.run)? else { return Ok(()) };
         self.runs.disarm(&run);
         self.runs.leave(&run);
         self.runs.unready(ended.run);
@@ -255,7 +299,7 @@ impl State {
     }
 
     fn uses_version(&self, hash: &str) -> bool {
-        self.runs.live.values().any(|brief| brief.hash == hash)
+        self.runs.on_version.contains_key(hash)
             || self.runs.gates.pending.values().any(|pending| pending.hash == hash)
     }
 
@@ -333,50 +377,4 @@ pub(crate) fn shifted(at: Timestamp, by_ms: i64) -> Timestamp {
 
 fn body_of(run: &Run) -> String {
     serde_json::to_string(run).expect("a run has string keys and finite numbers")
-}
-
-/// Reads everything that lives, and builds the indexes.
-pub(super) fn load(db: &Connection) -> Result<Runs> {
-    let mut runs = Runs { gates: gate::load(db)?, ..Runs::default() };
-    let mut ready = BTreeMap::new();
-    let mut read = db.prepare("SELECT ready, body FROM run ORDER BY position")?;
-    let mut rows = read.query([])?;
-    while let Some(row) = rows.next()? {
-        let since: Option<Position> = row.get(0)?;
-        let Ok(run) = serde_json::from_str::<Run>(&row.get::<_, String>(1)?) else { continue };
-        runs.enter(&run, since);
-        runs.arm(&run);
-        runs.events.keep(run.event);
-        runs.hold_on(&run);
-        if let Some(since) = since {
-            ready.insert((since, run.position), run.position);
-        }
-    }
-    runs.ready = ready.into_values().collect();
-    for (id, pending) in &runs.gates.pending {
-        if let Some(until) = pending.until {
-            runs.timers.insert((until, Timer::Pending(*id)));
-        }
-    }
-    for event in runs.gates.pending.values().flat_map(|pending| pending.events.clone()).collect::<Vec<_>>() {
-        runs.events.keep(event);
-    }
-    runs.events.stored(db)?;
-    runs.versions = load_versions(db)?;
-    Ok(runs)
-}
-
-fn load_versions(db: &Connection) -> Result<HashMap<String, Arc<Automation>>> {
-    let mut read = db.prepare("SELECT hash, body FROM version")?;
-    let mut rows = read.query([])?;
-    let mut versions = HashMap::new();
-    while let Some(row) = rows.next()? {
-        let (hash, body): (String, String) = (row.get(0)?, row.get(1)?);
-        let Ok(Definition::Automation(definition)) = Definition::from_json(&body) else { continue };
-        match Automation::new(definition, hash.clone(), 0) {
-            Ok(automation) => _ = versions.insert(hash, Arc::new(automation)),
-            Err(problem) => tracing::error!(%problem, "a version that runs still use cannot be read"),
-        }
-    }
-    Ok(versions)
 }

@@ -112,9 +112,7 @@ impl Tenant {
         self.tick_groups(moment);
         self.admit_due(moment);
         self.run_due(moment);
-        if self.history_waits() {
-            self.fold_history(self.head());
-        }
+        self.tick_beside();
         let mut writer = self.hold_writer();
         let settled = match writer.as_mut() {
             Some(open) => match open.unsettled_since() {

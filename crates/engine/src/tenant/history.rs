@@ -1,6 +1,7 @@
 //! What happened, asked of a tenant: runs, decisions, and why an event or an automation did or did not do something.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use model::event::Event;
 use model::record::{Record, RunRecord};
@@ -14,38 +15,49 @@ use crate::automation::{Automation, matching};
 use crate::deliver::lock;
 use crate::history::History;
 use crate::history::read::Wanted;
+use crate::pool::Bell;
 use crate::read;
 use crate::state::State;
 
 /// Records that wait for being folded before somebody who writes does it, too.
-const QUEUE_MAX: usize = 8_192;
+const QUEUE_MAX: usize = 65_536;
+/// Runs and decisions that are forgotten in one transaction.
+const DROPPED_AT_ONCE: usize = 1_000;
 /// Events that are looked at to say what nearly matched.
 const NEAR_EVENTS: usize = 500;
 
 /// Of an event that would be an occurrence today, but was none when it came.
 const MATCHES_NOW: &str = "matches_now";
 
-/// The history, and what was committed but is not in it yet.
+/// The history, and what was committed but is not in it yet. Locked in this order, and the queue only for a moment: the
+/// writer adds to it.
 #[derive(Default)]
 pub struct Past {
-    history: Option<History>,
-    queue: Vec<(Place, RunRecord)>,
+    history: Mutex<Option<History>>,
+    queue: Mutex<Queue>,
+    /// Who folds when there is time; without one, the tick does.
+    historian: OnceLock<Arc<Bell>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    records: Vec<(Place, RunRecord)>,
     /// Records after this position come through the queue, those before from the ledger.
-    queued_after: Position,
+    after: Position,
 }
 
 impl Past {
     pub fn after(head: Position) -> Past {
-        Past { history: None, queue: Vec::new(), queued_after: head }
+        Past { queue: Mutex::new(Queue { records: Vec::new(), after: head }), ..Past::default() }
     }
 }
 
 impl Tenant {
     /// A record of a run was committed.
     pub(super) fn remember(&self, place: Place, record: RunRecord) {
-        let mut past = lock(&self.0.past);
-        past.queue.push((place, record));
-        if past.queue.len() == 1 {
+        let mut queue = lock(&self.0.past.queue);
+        queue.records.push((place, record));
+        if queue.records.len() == 1 {
             self.flush_in(crate::writer::STATE_OPEN_MAX);
         }
     }
@@ -58,11 +70,55 @@ impl Tenant {
     }
 
     pub(super) fn history_is_long(&self) -> bool {
-        lock(&self.0.past).queue.len() >= QUEUE_MAX
+        lock(&self.0.past.queue).records.len() >= QUEUE_MAX
     }
 
     pub(super) fn history_waits(&self) -> bool {
-        !lock(&self.0.past).queue.is_empty()
+        !lock(&self.0.past.queue).records.is_empty()
+    }
+
+    /// Somebody with a thread of its own folds from now on.
+    pub(crate) fn has_historian(&self, bell: Arc<Bell>) {
+        _ = self.0.past.historian.set(bell);
+    }
+
+    /// Something is to be done beside the writer: now, when somebody has a thread for it, else with the next tick.
+    pub(super) fn call_historian(&self) {
+        match self.0.past.historian.get() {
+            Some(bell) => bell.ring(),
+            None => self.flush_in(Duration::ZERO),
+        }
+    }
+
+    /// There is time for what is done beside the writer, here or by the historian.
+    pub(super) fn tick_beside(&self) {
+        match self.0.past.historian.get() {
+            Some(bell) if self.history_waits() || self.has_looks() => bell.ring(),
+            Some(_) => {}
+            None => self.work_beside(),
+        }
+    }
+
+    /// Looks back where a wait has to, and folds what runs did.
+    pub(crate) fn work_beside(&self) {
+        if self.has_looks() {
+            self.look_back();
+        }
+        if self.history_waits() {
+            self.fold_history(self.head());
+        }
+    }
+
+    /// Puts a copy beside a backup's ledger. It may know less than that, never more; the rest is read from there.
+    pub(crate) fn copy_history(&self, to: &std::path::Path) -> Result<(), Problem> {
+        self.with_history(|history| history.copy_to(to).map_err(broken))
+    }
+
+    /// Forgets what ended longer ago than is kept, in small pieces.
+    pub(crate) fn trim_history(&self) -> Result<(), Problem> {
+        let before = self.moment().now.minus(self.settings().history);
+        while self.with_history(|history| history.drop_before(before, DROPPED_AT_ONCE).map_err(broken))? {}
+        Ok(())
     }
 
     /// A look at the history, everything answered so far among it.
@@ -78,15 +134,21 @@ impl Tenant {
         through: Position,
         look: impl FnOnce(&History) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
-        let mut past = lock(&self.0.past);
-        let Past { history, queue, queued_after } = &mut *past;
-        if history.is_none() {
-            *history = Some(self.open_history(*queued_after)?);
+        let mut slot = lock(&self.0.past.history);
+        if slot.is_none() {
+            let after = lock(&self.0.past.queue).after;
+            *slot = Some(self.open_history(after)?);
         }
-        let Some(history) = history else { return Err(super::closing()) };
-        let folded = history.fold(queue, through.max(history.position));
-        queue.clear();
-        folded.map_err(broken)?;
+        let Some(history) = slot.as_mut() else { return Err(super::closing()) };
+        let records = std::mem::take(&mut lock(&self.0.past.queue).records);
+        let last = records.last().map_or(0, |(place, _)| place.position);
+        let through = through.max(last).max(history.position);
+        if let Err(fault) = history.fold(&records, through) {
+            // What was taken is read again from the ledger.
+            lock(&self.0.past.queue).after = through;
+            *slot = None;
+            return Err(broken(fault));
+        }
         look(history)
     }
 
@@ -94,6 +156,10 @@ impl Tenant {
     fn open_history(&self, through: Position) -> Result<History, Problem> {
         let path = self.dir().map(|dir| dir.join("history.db"));
         let mut history = History::open(path.as_deref()).map_err(broken)?;
+        if history.position > self.head() {
+            // It tells of another ledger than this one.
+            history.clear().map_err(broken)?;
+        }
         let mut next = (history.position + 1).max(self.first());
         let mut bytes = Vec::new();
         while next <= through {

@@ -23,7 +23,7 @@ use crate::state::State;
 use crate::writer::{Moment, Writer};
 
 /// How soon what could not be served is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// What became of a start by hand.
 #[derive(Clone, Debug, PartialEq)]
@@ -203,6 +203,7 @@ impl Tenant {
     pub(super) fn note_runs(&self, writer: &Writer, moment: Moment) {
         self.0.ready.store(writer.has_ready(), Ordering::Release);
         self.note_effects(&writer.state);
+        self.note_looks(writer);
         if let Some((at, _)) = writer.state.runs.timers.first() {
             self.due_in(at.since(moment.now));
         }

@@ -59,11 +59,12 @@ impl Walk<'_, '_> {
         let mut fixed = Map::new();
         fixed.insert("args".to_owned(), Value::Object(args));
         for name in ["actor", "partition"] {
-            fixed.insert(name.to_owned(), self.env.fixed.get(name).cloned().unwrap_or_default());
+            fixed.insert(name.to_owned(), self.env.named(name).into_owned());
         }
         let inner = Env {
             program,
             fixed,
+            about: None,
             vars: json!({}),
             outputs: Map::new(),
             frames: Vec::new(),
@@ -198,6 +199,7 @@ pub(crate) fn call_logic(
     let env = Env {
         program: Arc::new(Program::logic(&[])),
         fixed: fixed.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
+        about: None,
         vars: json!({}),
         outputs: Map::new(),
         frames: Vec::new(),
@@ -250,7 +252,8 @@ pub(crate) fn invoke(
         let payload = if by.input.is_null() { json!({}) } else { by.input.clone() };
         start::synthetic(&topic, &space, &by.actor, payload, draft.now)
     });
-    let env = occurrence::env(&automation, None, &event, &by.input, draft.now, space.clone());
+    let about = Arc::new(event.clone());
+    let env = occurrence::env(&automation, None, about, by.input.clone(), draft.now, space.clone());
     let of = Occurrence {
         automation: &automation,
         trigger: None,

@@ -85,17 +85,10 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether what it writes is taken back when it fails. Inside logic that is the business of the call, unless the
-    /// logic goes on after it.
+    /// Whether it may fail after it wrote, so that what it wrote is taken back. A single write or publish is decided before
+    /// anything of it is folded. Inside logic that is the business of the call, unless the logic goes on after it.
     fn takes_back(&self, step: &Step) -> bool {
-        let writes = matches!(
-            step.action,
-            Action::Logic(_)
-                | Action::Mutate(_)
-                | Action::Publish(_)
-                | Action::Atomic(_)
-                | Action::Automation { .. }
-        );
+        let writes = matches!(step.action, Action::Logic(_) | Action::Atomic(_) | Action::Automation { .. });
         writes && (self.logic == 0 || step.on_error == OnError::Continue)
     }
 

@@ -10,14 +10,17 @@ use model::record::How;
 use model::{Position, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Flow, Result, Walk, failure};
+use super::{Failure, Flow, Result, StateResult, Walk, failure};
 use crate::automation::patterns;
 use crate::condition;
+use crate::draft::Draft;
 use crate::faults::planted;
 use crate::route;
-use crate::run::{Block, Ended, Inside, Wait, WaitKind};
+use crate::run::{Block, Ended, Inside, Run, Wait, WaitKind};
 use crate::state::State;
 
+/// Positions that a wait looks back over in the commit that arms it; further back it looks beside the writer.
+const NEAR: u64 = 1_000;
 const MINUTE: i128 = 60_000_000_000;
 
 impl Walk<'_, '_> {
@@ -163,9 +166,16 @@ impl Walk<'_, '_> {
         let looks_back = matches!(wait.trigger, TriggerKind::Event(_)) && !planted("arm_after_check");
         let taken = self.run.walk.taken.get(path).and_then(Value::as_u64).unwrap_or(0);
         let after = if looks_back { taken.max(self.run.occurrence.position) } else { self.draft.next() };
-        let kind = WaitKind::For { trigger: wait.trigger.clone(), filter: wait.filter.clone(), after };
+        let far = looks_back && self.draft.has_past() && self.draft.next() > after + NEAR;
+        let looking = far && refs.entities.is_empty() && !refs.indeterminate;
+        let kind =
+            WaitKind::For { trigger: wait.trigger.clone(), filter: wait.filter.clone(), after, looking };
         let number = self.wait(path, kind, timeout, env);
-        if let Some(event) = self.earlier(number, after, looks_back)? {
+        let found = match self.run.wait(number).filter(|_| looks_back && !looking) {
+            Some(wait) => earlier(self.draft, &self.run, wait, after)?,
+            None => None,
+        };
+        if let Some(event) = found {
             self.forget(number);
             self.run.walk.taken.insert(path.to_owned(), event.position.into());
             let remaining = timeout.map(|left| left.as_secs_f64());
@@ -174,18 +184,6 @@ impl Walk<'_, '_> {
         }
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
-    }
-
-    /// What came after the run's own event and before this step, in the commit that arms the wait.
-    fn earlier(&self, number: u32, after: Position, looks_back: bool) -> Result<Option<Arc<Event>>> {
-        let Some(wait) = self.run.wait(number).filter(|_| looks_back) else { return Ok(None) };
-        let WaitKind::For { trigger, .. } = &wait.kind else { return Ok(None) };
-        let topics = patterns(trigger)?;
-        let state = &*self.draft.state;
-        Ok(self.draft.look_back(after, |event| {
-            let fits = topics.iter().any(|pattern| pattern.receives(&event.envelope.topic));
-            Ok(fits && route::wait_takes(state, &self.run, wait, event, &event.to_value())?)
-        })?)
     }
 
     /// A wait for something ended, or not yet.
@@ -198,7 +196,11 @@ impl Walk<'_, '_> {
             return self.timed_out(on_timeout, remaining.map(|_| 0.0));
         }
         let event = match ended.event {
-            Some(position) => self.draft.state.event(position)?.map(|event| event.to_value()),
+            Some(position) => match self.draft.state.event_value(position)? {
+                Some(event) => Some(event.as_ref().clone()),
+                // Found far back: its copy came with the answer.
+                None => Some(ended.value).filter(|event| !event.is_null()),
+            },
             None => None,
         };
         self.env.wait = json!({"completed": true, "remaining": remaining});
@@ -215,6 +217,22 @@ impl Walk<'_, '_> {
             OnTimeout::Fail => Err(failure("wait.timeout", "what it waited for did not come in time")),
         }
     }
+}
+
+/// The first event after `after` that this wait would have taken, had it been armed.
+pub(crate) fn earlier(
+    draft: &Draft<'_>,
+    run: &Run,
+    wait: &Wait,
+    after: Position,
+) -> StateResult<Option<Arc<Event>>> {
+    let WaitKind::For { trigger, .. } = &wait.kind else { return Ok(None) };
+    let Some(automation) = draft.state.version(&run.automation, &run.hash) else { return Ok(None) };
+    let topics = patterns(trigger).unwrap_or_default();
+    draft.look_back(after, |event| {
+        let fits = topics.iter().any(|pattern| pattern.receives(&event.envelope.topic));
+        Ok(fits && route::wait_takes(draft.state, &automation, run, wait, event, &event.to_value())?)
+    })
 }
 
 /// The next full minute: a condition that reads time is asked again then.

@@ -35,7 +35,7 @@ pub async fn publish(rig: &Rig, topic: &str, payload: Value) {
     rig.send(Draft::new(topic, &payload)).await.unwrap();
 }
 
-async fn set(rig: &Rig, id: &str, state: &str) {
+pub async fn set(rig: &Rig, id: &str, state: &str) {
     let Value::Object(fields) = json!({"state": state}) else { unreachable!() };
     let write = engine::entity::Write::of("v1:ha:entity", Some(id), engine::entity::Action::Upsert(fields));
     rig.tenant.write(&Caller::local(), write).await.unwrap();

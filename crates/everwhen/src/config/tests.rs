@@ -84,6 +84,8 @@ default_space = ""
 age = "90d"
 bytes = 1000
 respect_groups = false
+[history]
+keep = "7d"
 [[redact]]
 topic = "user.#"
 drop = ["$.payload.password"]
@@ -100,6 +102,7 @@ until = "5m"
     assert_eq!(settings.default_space, "");
     assert_eq!(settings.retention.age, Some(Duration::from_secs(90 * 86_400)));
     assert_eq!(settings.retention.bytes, Some(1000));
+    assert_eq!(settings.history, Duration::from_secs(7 * 86_400));
     assert!(!settings.retention.respect_groups);
     assert_eq!(settings.redactions[0].detectors.len(), 4);
     assert_eq!(settings.attention[0].verdict, Verdict::Defer { until: Duration::from_secs(300) });

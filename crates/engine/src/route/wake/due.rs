@@ -1,5 +1,7 @@
 //! Pending occurrences whose time has come, or whose turn it is: they go on at the gate after the one that held them.
 
+use std::sync::Arc;
+
 use model::definition::TriggerKind;
 use model::record::{OccurrenceId, Outcome, RunRecord};
 use serde_json::Value;
@@ -29,7 +31,7 @@ pub fn go_on(draft: &mut Draft<'_>, id: OccurrenceId) -> Result<()> {
     if off && pending.gate != "mode" {
         return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
     }
-    let value = event.to_value();
+    let value = Arc::new(event.to_value());
     if pending.gate == "dwell" && !still(draft.state, &trigger.definition.on, &event, &pending)? {
         return start::settle(draft, id, Outcome::Skipped, Some("dwell_left"), None);
     }
@@ -82,7 +84,7 @@ fn gather(state: &State, id: OccurrenceId, pending: &Pending, passed: &mut Passe
     }
 }
 
-fn last_event(state: &State, pending: &Pending) -> Result<Option<std::sync::Arc<model::event::Event>>> {
+fn last_event(state: &State, pending: &Pending) -> Result<Option<Arc<model::event::Event>>> {
     match pending.events.last() {
         Some(position) => state.event(*position),
         None => Ok(None),

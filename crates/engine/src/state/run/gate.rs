@@ -66,6 +66,8 @@ pub struct Gates {
     pub pending: BTreeMap<OccurrenceId, Pending>,
     /// By automation and key.
     by_key: HashMap<(String, String), BTreeSet<OccurrenceId>>,
+    /// Dwells by what they are about.
+    dwells: HashMap<String, BTreeSet<OccurrenceId>>,
     touched: Vec<OccurrenceId>,
     pub settings: BTreeMap<String, Setting>,
     settings_touched: bool,
@@ -76,6 +78,9 @@ pub struct Gates {
 impl Gates {
     fn enter(&mut self, id: OccurrenceId, pending: Pending) {
         let key = (pending.automation.clone(), pending.key.clone());
+        if pending.gate == "dwell" {
+            self.dwells.entry(pending.key.clone()).or_default().insert(id);
+        }
         self.by_key.entry(key).or_default().insert(id);
         self.pending.insert(id, pending);
     }
@@ -87,6 +92,12 @@ impl Gates {
             ids.remove(&id);
             if ids.is_empty() {
                 self.by_key.remove(&key);
+            }
+        }
+        if let Some(ids) = self.dwells.get_mut(&pending.key) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.dwells.remove(&pending.key);
             }
         }
         Some(pending)
@@ -114,6 +125,12 @@ impl State {
     /// Occurrences of an automation that wait under this key, oldest first.
     pub fn pending_of(&self, automation: &str, key: &str) -> impl Iterator<Item = (&OccurrenceId, &Pending)> {
         let ids = self.runs.gates.by_key.get(&(automation.to_owned(), key.to_owned()));
+        ids.into_iter().flatten().filter_map(|id| self.runs.gates.pending.get_key_value(id))
+    }
+
+    /// Dwells about this row, oldest first.
+    pub fn dwells_of(&self, key: &str) -> impl Iterator<Item = (&OccurrenceId, &Pending)> {
+        let ids = self.runs.gates.dwells.get(key);
         ids.into_iter().flatten().filter_map(|id| self.runs.gates.pending.get_key_value(id))
     }
 

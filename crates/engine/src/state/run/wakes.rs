@@ -1,23 +1,23 @@
 //! Who is woken by what: waits by the rows, kinds of rows and topics that they look at.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::Timestamp;
 use model::topic::trie::Trie;
 
 use super::Timer;
+use super::watch::Watch;
 use crate::automation::patterns;
 use crate::run::{Wait, WaitId, WaitKind};
 
 #[derive(Default)]
 pub struct Wakes {
-    /// `concept/id`, and `concept/*` for all of a kind.
-    by_row: HashMap<String, BTreeSet<WaitId>>,
-    /// Those that may look at anything.
-    any: BTreeSet<WaitId>,
+    pub(super) rows: Watch,
     by_topic: Trie<WaitId>,
     /// How many there are of each kind.
     pub kinds: BTreeMap<&'static str, u64>,
+    /// Those that look back first.
+    pub looks: BTreeSet<WaitId>,
     /// Asked and not answered.
     pub asks: BTreeSet<WaitId>,
     /// Worked outside.
@@ -30,14 +30,8 @@ impl Wakes {
     pub(super) fn insert(&mut self, id: WaitId, wait: &Wait) {
         *self.kinds.entry(wait.kind.as_str()).or_insert(0) += 1;
         match &wait.kind {
-            WaitKind::Until { refs, indeterminate, .. } => {
-                for row in refs {
-                    self.by_row.entry(row.clone()).or_default().insert(id);
-                }
-                if *indeterminate {
-                    self.any.insert(id);
-                }
-            }
+            WaitKind::Until { refs, indeterminate, .. } => self.rows.insert(id, refs, *indeterminate),
+            WaitKind::For { looking: true, .. } => _ = self.looks.insert(id),
             WaitKind::For { trigger, .. } => {
                 for pattern in patterns(trigger).unwrap_or_default() {
                     self.by_topic.insert(&pattern, id);
@@ -60,17 +54,8 @@ impl Wakes {
             *count = count.saturating_sub(1);
         }
         match &wait.kind {
-            WaitKind::Until { refs, .. } => {
-                for row in refs {
-                    if let Some(waits) = self.by_row.get_mut(row) {
-                        waits.remove(&id);
-                        if waits.is_empty() {
-                            self.by_row.remove(row);
-                        }
-                    }
-                }
-                self.any.remove(&id);
-            }
+            WaitKind::Until { refs, .. } => self.rows.remove(id, refs),
+            WaitKind::For { looking: true, .. } => _ = self.looks.remove(&id),
             WaitKind::For { trigger, .. } => {
                 for pattern in patterns(trigger).unwrap_or_default() {
                     self.by_topic.remove(&pattern, id);
@@ -87,7 +72,7 @@ impl Wakes {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.by_row.is_empty() && self.any.is_empty() && self.by_topic.is_empty()
+        self.rows.is_empty() && self.by_topic.is_empty()
     }
 
     /// Whether an effect is open that no worker has.
@@ -95,11 +80,22 @@ impl Wakes {
         self.unhanded.iter().any(|lane| !lane.is_empty())
     }
 
-    /// Conditions that a change of this row may make true.
-    pub fn by_change(&self, concept: &str, id: &str) -> BTreeSet<WaitId> {
-        let keys = [format!("{concept}/{id}"), format!("{concept}/*")];
-        let named = keys.iter().filter_map(|key| self.by_row.get(key)).flatten();
-        named.chain(&self.any).copied().collect()
+    /// Conditions that are tested in the commit of this change; others that look at the row are marked.
+    pub fn by_change(&mut self, concept: &str, id: &str) -> Vec<WaitId> {
+        self.rows.changed(concept, id)
+    }
+
+    pub(super) fn mark_all(&mut self) {
+        self.rows.mark_all();
+    }
+
+    /// Whether conditions wait for their turn to be tested.
+    pub fn has_marked(&self) -> bool {
+        self.rows.has_marked()
+    }
+
+    pub fn next_marked(&mut self) -> Option<WaitId> {
+        self.rows.next_marked()
     }
 
     /// Waits for an event with this topic.
