@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use engine::clock::Clock;
 use engine::pool::Pool;
+use engine::run::Effect;
 use engine::{Follower, Tenant};
 use ledger::disk::{Disk, SimDisk};
 use model::Timestamp;
@@ -108,6 +109,9 @@ pub struct World {
     temper: Temper,
     operations: Vec<Operation>,
     hands: Vec<Hand>,
+    /// Effects that workers have, and those that workers of earlier lives may still answer.
+    errands: Vec<Effect>,
+    late: Vec<Effect>,
     /// Tokens of earlier lives: they must change nothing.
     stale: Vec<(&'static str, String)>,
     follower: Option<Follower>,
@@ -175,6 +179,8 @@ impl World {
             temper,
             operations: Vec::new(),
             hands: Vec::new(),
+            errands: Vec::new(),
+            late: Vec::new(),
             stale: Vec::new(),
             follower: None,
             followed: 0,
@@ -224,7 +230,7 @@ impl World {
             return self.poll_all();
         }
         let writes = if self.temper.rows { 20 } else { 0 };
-        let people = if self.temper.acts { 2 } else { 0 };
+        let people = if self.temper.acts { 10 } else { 0 };
         let weights = match self.temper.restless {
             true => [12, 24, 5, 16, 8, 3, 1, 1, 1, 2, 16, 4, 1, writes, people],
             false => [30, 14, 22, 16, 8, 10, 2, 1, 2, 4, 4, 4, 3, writes, people],

@@ -1,4 +1,4 @@
-//! Drops the oldest segments by age and size, never past what a rebuild or a group still needs (R3).
+//! Drops the oldest segments by age and size, never past what a rebuild, a group or a run still needs (R3).
 //!
 //! ```text
 //!   oldest ──────────────────────────────────────────────────────────▶ newest
@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use ledger::{AppendError, Segment, Trimmed};
+use model::definition::{Action, Step, TriggerKind};
 use model::{Position, Problem, Timestamp};
 
 use super::{broken, files, sidecar, snapshot};
@@ -53,6 +54,9 @@ pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
     tenant.record_floors();
     if retention.respect_groups {
         first = first.min(lowest_floor(tenant)? + 1);
+    }
+    if retention.respect_runs {
+        first = first.min(oldest_looked_at(tenant)?);
     }
     let starts: Vec<Position> = segments.iter().map(|segment| segment.first).collect();
     if !starts.iter().skip(1).any(|start| *start <= first) {
@@ -124,6 +128,26 @@ fn lowest_floor(tenant: &Tenant) -> Result<Position, Problem> {
     tenant.with_writer(|writer| {
         let floors = writer.state.groups.values().map(|group| group.floor);
         Ok(floors.min().unwrap_or(Position::MAX - 1))
+    })
+}
+
+/// The oldest event of a run in progress that may look back to what came after it.
+fn oldest_looked_at(tenant: &Tenant) -> Result<Position, Problem> {
+    tenant.with_writer(|writer| {
+        let state = &writer.state;
+        let runs = state.runs.live.iter().filter(|(_, run)| {
+            let automation = state.version(&run.automation, &run.hash);
+            automation.is_some_and(|automation| looks_back(&automation.definition.steps))
+        });
+        let oldest = runs.map(|(position, run)| if run.event > 0 { run.event } else { *position }).min();
+        Ok(oldest.unwrap_or(Position::MAX))
+    })
+}
+
+fn looks_back(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match &step.action {
+        Action::WaitFor(wait) => matches!(wait.trigger, TriggerKind::Event(_)),
+        action => action.blocks().into_iter().any(looks_back),
     })
 }
 

@@ -111,6 +111,26 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The lists of steps inside it.
+    pub fn blocks(&self) -> Vec<&[Step]> {
+        match self {
+            Action::If { then, otherwise, .. } => vec![then, otherwise],
+            Action::Switch(switch) => {
+                let cases = switch.cases.iter().map(|case| case.steps.as_slice());
+                cases.chain([switch.default.as_slice()]).collect()
+            }
+            Action::For(each) => vec![&each.steps],
+            Action::Parallel { branches, .. } => {
+                branches.iter().map(|branch| branch.steps.as_slice()).collect()
+            }
+            Action::Repeat(repeat) => vec![&repeat.steps],
+            Action::Atomic(steps) => vec![steps],
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// Something declared, by its declared name, with its arguments as one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {

@@ -21,7 +21,7 @@ const CONCERNED: [(&str, &[&str]); 5] = [
     ("a.x", &["calm", "echo"]),
     ("a.y", &["calm", "slow"]),
     ("b.x", &["cool", "pay"]),
-    ("b.y", &["latest"]),
+    ("b.y", &["call", "latest"]),
     ("later.z", &["late"]),
 ];
 /// Automations of which one run is live at most.
@@ -63,6 +63,8 @@ pub struct Acts {
     sizes: BTreeMap<String, Value>,
     schedules: BTreeMap<String, Schedule>,
     cooled: Cooled,
+    /// The key under which each run made its request.
+    called: BTreeMap<String, String>,
     /// Starts that were decided in this commit, less those that came.
     owed: BTreeMap<String, i64>,
 }
@@ -267,6 +269,9 @@ impl Acts {
         let run = self.live.remove(&position).ok_or(format!("run {position} ended and was not live"))?;
         let name = &run.automation;
         match ended.status {
+            Status::Completed if name == "call" && !self.called.contains_key(&run.id) => {
+                Err(format!("run {position} completed without its request"))
+            }
             Status::Completed if run.said != 1 => {
                 Err(format!("run {position} of {name} completed without its work"))
             }
@@ -303,6 +308,17 @@ impl Acts {
         match self.live.values().find(asleep).filter(|_| is_so) {
             Some(run) => Err(format!("run {} waits for what is already so", run.id)),
             None => Ok(()),
+        }
+    }
+
+    /// A worker is given the request of a run.
+    pub fn call(&mut self, run: &str, key: &str) -> Result<(), String> {
+        if let Some((other, _)) = self.called.iter().find(|(other, used)| *other != run && *used == key) {
+            return Err(format!("the requests of runs {other} and {run} have the key {key}"));
+        }
+        match self.called.entry(run.to_owned()).or_insert_with(|| key.to_owned()) {
+            used if used == key => Ok(()),
+            used => Err(format!("the request of run {run} is repeated under {key}, not {used}")),
         }
     }
 

@@ -1,17 +1,27 @@
-//! Automations at work in the simulated world: what is declared, people who start and cancel runs, and whether what waits
-//! still waits after a restart.
+//! Automations at work in the simulated world: what is declared, people who start and cancel runs, workers that make their
+//! requests, and whether what waits still waits after a restart.
 
 use std::collections::BTreeMap;
 
 use engine::Caller;
 use model::Problem;
+use model::record::How;
 use serde_json::{Value, json};
 
 use super::World;
 use super::finish::is_misfortune;
 
 /// One text for each; each publishes one event at its end, into the space of the rows, away from the groups.
-pub const AUTOMATIONS: [&str; 10] = [
+pub const AUTOMATIONS: [&str; 11] = [
+    "automation: call
+triggers:
+  - event: b.y
+mode: {is: parallel, max: 1000}
+actions:
+  - http: {url: \"https://example.org/x\", body: {of: 1}}
+    retry: {max: 3, base: 1s}
+  - publish: {topic: out.call, space: rows}
+",
     "automation: echo
 triggers:
   - event: a.x
@@ -96,11 +106,17 @@ actions:
 ];
 
 impl World {
-    /// A person starts or cancels a run.
+    /// A person starts or cancels a run, or a worker does something.
     pub(super) fn operate(&mut self) -> Result<(), String> {
-        if self.random.once_in(3) {
-            return self.cancel_one();
+        match self.random.weighted(&[4, 3, 1, 1]) {
+            0 => self.hand_out_effects(2),
+            1 => self.answer_effect(),
+            2 => self.cancel_one(),
+            _ => self.start_one(),
         }
+    }
+
+    fn start_one(&mut self) -> Result<(), String> {
         let name = *self.random.pick(&["slow", "echo", "tick"]);
         let input = json!({"k": 1});
         let started = self.tenant().start_run(&Caller::local(), name, input, None);
@@ -119,6 +135,61 @@ impl World {
         let cancelled = self.tenant().cancel_run(&id);
         self.note(format_args!("cancel {id} -> {:?}", cancelled.as_ref().map_err(|p| p.code().as_str())));
         excused(cancelled)
+    }
+
+    fn hand_out_effects(&mut self, most: usize) -> Result<(), String> {
+        let handed = self.tenant().hand_out_effects([most, most]);
+        let keys =
+            handed.as_ref().map(|all| all.iter().map(|effect| effect.key.as_str()).collect::<Vec<_>>());
+        self.note(format_args!("effects -> {:?}", keys.map_err(|problem| problem.code().as_str())));
+        let Ok(effects) = handed else { return excused(handed.map(drop)) };
+        for effect in effects {
+            if self.errands.iter().any(|other| other.id() == effect.id()) {
+                return Err(format!("two workers have the effect {}", effect.key));
+            }
+            self.oracle.acts.call(&effect.run_id, &effect.key)?;
+            self.errands.push(effect);
+        }
+        Ok(())
+    }
+
+    /// A worker of this life or of an earlier one answers; only first attempts fail.
+    fn answer_effect(&mut self) -> Result<(), String> {
+        let late = !self.late.is_empty() && self.random.once_in(4);
+        let list = if late { &mut self.late } else { &mut self.errands };
+        if list.is_empty() {
+            return Ok(());
+        }
+        let effect = list.swap_remove(self.random.below(list.len()));
+        let fails = effect.attempt == 1 && self.random.once_in(3);
+        let (how, value) = match fails {
+            true => (How::Failed, json!({"code": "http.failed", "message": "no", "class": "transient"})),
+            false => (How::Done, json!({"status": 200})),
+        };
+        let answered = self.tenant().effect_done(&effect, how, value);
+        let said = answered.as_ref().map_err(|problem| problem.code().as_str());
+        self.note(format_args!("effect {} {how:?}, late: {late} -> {said:?}", effect.key));
+        if answered.is_err() && !late {
+            self.errands.push(effect);
+        }
+        excused(answered)
+    }
+
+    /// The faults have stopped: what is in quarantine is tried again, and every request is answered.
+    pub(super) fn finish_effects(&mut self) -> Result<(), String> {
+        let open = self.tenant().open_effects().map_err(|problem| problem.to_string())?;
+        for effect in &open {
+            // Refused where it is in no quarantine.
+            let _ = self.tenant().redrive_effect(&format!("{}.{}", effect.run_id, effect.wait));
+        }
+        self.hand_out_effects(1_000)?;
+        // Also those that were handed out in an answer that was lost.
+        for effect in self.tenant().open_effects().map_err(|problem| problem.to_string())? {
+            self.oracle.acts.call(&effect.run_id, &effect.key)?;
+            excused(self.tenant().effect_done(&effect, How::Done, json!({"status": 200})))?;
+        }
+        self.errands.clear();
+        Ok(())
     }
 
     /// Live runs by id, each with the number of its open waits; `None` while the disk is broken.

@@ -31,6 +31,7 @@ impl World {
             // Once for long: the clock may have been set back while a deferred publish was on its way.
             self.clock.advance(Duration::from_secs(if round == 3 { 120 } else { 7 }));
             self.tenant().tick();
+            self.finish_effects()?;
             let mut quiet = true;
             for kind in GROUPS {
                 // A strict group gives one at a time.

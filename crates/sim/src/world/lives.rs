@@ -245,6 +245,8 @@ impl World {
         let held = std::mem::take(&mut self.hands);
         self.stale.extend(held.into_iter().map(|hand| (hand.group, hand.token)));
         self.stale.truncate(20);
+        self.late.append(&mut self.errands);
+        self.late.truncate(20);
         self.follower = None;
         self.tenant = None;
         self.pool.forget_waiting();

@@ -93,6 +93,36 @@ async fn a_lagging_group_holds_a_trim_back() {
 }
 
 #[tokio::test]
+async fn a_run_that_may_look_back_holds_a_trim_back_unless_told_not_to() {
+    let yaml = "automation: pay\ntriggers:\n  - event: placed\nactions:\n  - delay: 10s\n  - if: \"true\"\n    \
+                then:\n      - wait_for: {event: a, filter: 'event.payload.n == 25', timeout: 5s}\n  - publish: {topic: paid}\n";
+    for respect_runs in [true, false] {
+        let bench = Bench::with(|options| {
+            keeping(3_000)(options);
+            options.settings.retention.respect_runs = respect_runs;
+        });
+        let files = [("a.yaml".to_owned(), yaml.to_owned())].into();
+        let checked = lang::declare::check_workspace(&files);
+        assert!(!checked.has_errors(), "{:#?}", checked.findings);
+        bench.tenant.apply("test", checked.definitions).await.unwrap();
+        for n in 0..20 {
+            publish_keyed(&bench.engine, "a", n).await;
+        }
+        let placed = bench.publish("placed", 1).await;
+        for n in 20..60 {
+            publish_keyed(&bench.engine, "a", n).await;
+        }
+        let trimmed = retention::run(&bench.tenant).unwrap().unwrap();
+        assert_eq!(trimmed.first <= placed, respect_runs, "{trimmed:?}");
+        bench.pass(10.0);
+        let paid = Query { topic: Some(Pattern::parse("paid").unwrap()), ..Query::default() };
+        assert_eq!(bench.tenant.find(&paid).unwrap().events.len(), usize::from(respect_runs));
+        let live = bench.tenant.live_runs(None).unwrap();
+        assert_eq!(live.len(), usize::from(!respect_runs), "what was trimmed is not looked at");
+    }
+}
+
+#[tokio::test]
 async fn a_group_whose_pattern_never_matches_holds_nothing_back() {
     let bench = Bench::with(keeping(3_000));
     bench.tenant.put_group("g", &json!({"pattern": "never", "start": "beginning"})).await.unwrap();
