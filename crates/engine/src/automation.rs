@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lang::cron::Calendar;
 use lang::filter::Filter;
@@ -32,6 +33,30 @@ pub struct Trigger {
     pub filter: Option<Filter>,
     /// When time pulls it.
     pub calendar: Option<Calendar>,
+    pub stopped: Stopped,
+}
+
+/// Events that were none of its occurrences, since it was put into force or the process began. Counted, not recorded.
+#[derive(Debug, Default)]
+pub struct Stopped {
+    pub disabled: AtomicU64,
+    pub filtered: AtomicU64,
+    /// Positions of the newest ones.
+    samples: [AtomicU64; SAMPLES],
+}
+
+/// A few, so that somebody who asks sees what did not pass.
+const SAMPLES: usize = 8;
+
+impl Stopped {
+    pub fn note(&self, counter: &AtomicU64, position: Position) {
+        let count = counter.fetch_add(1, Ordering::Relaxed);
+        self.samples[count as usize % SAMPLES].store(position, Ordering::Relaxed);
+    }
+
+    pub fn samples(&self) -> impl Iterator<Item = Position> {
+        self.samples.iter().map(|sample| sample.load(Ordering::Relaxed)).filter(|position| *position > 0)
+    }
 }
 
 impl Automation {
@@ -63,7 +88,9 @@ impl Trigger {
     fn new(definition: &definition::Trigger) -> Result<Trigger, Problem> {
         let filter = definition.filter.as_ref().map(compile_filter).transpose()?;
         let calendar = Calendar::of(&definition.on)?;
-        Ok(Trigger { patterns: patterns(&definition.on)?, filter, calendar, definition: definition.clone() })
+        let stopped = Stopped::default();
+        let patterns = patterns(&definition.on)?;
+        Ok(Trigger { patterns, filter, calendar, definition: definition.clone(), stopped })
     }
 }
 

@@ -94,13 +94,18 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
             heard.extend(counts.then(|| (automation.clone(), index)));
             continue;
         }
-        let is_routed = memory.state.is_enabled(automation)
-            && matching::matches(memory.state, &trigger.definition.on, event, &value)?;
-        if !is_routed {
+        if !matching::matches(memory.state, &trigger.definition.on, event, &value)? {
+            continue;
+        }
+        if !memory.state.is_enabled(automation) {
+            trigger.stopped.note(&trigger.stopped.disabled, event.position);
             continue;
         }
         let passed = match trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(&value)) {
-            Ok(false) => continue,
+            Ok(false) => {
+                trigger.stopped.note(&trigger.stopped.filtered, event.position);
+                continue;
+            }
             Err(problem) => filter_error(&problem),
             Ok(true) => {
                 let of = occurrence::of_event(automation, trigger, event, &value, draft.now);

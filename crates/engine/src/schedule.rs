@@ -3,6 +3,7 @@
 //! A schedule remembers `through`: instants at or before it have had their outcome and never fire again. A new or changed
 //! trigger begins where it was deployed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lang::cron::{Calendar, jitter};
@@ -37,6 +38,22 @@ pub fn arm(state: &mut State) {
     }
     state.runs.disarm_schedules();
     armed.into_iter().for_each(|(at, timer)| state.runs.arm_schedule(timer, Some(at)));
+}
+
+/// Schedules that have a next instant and no timer for it.
+pub fn unarmed(state: &State, armed: &BTreeSet<&Timer>) -> Vec<String> {
+    let mut found = Vec::new();
+    for automation in state.catalog.automations.all() {
+        for trigger in automation.triggers.iter().filter(|trigger| trigger.calendar.is_some()) {
+            let (name, id) = (automation.name(), &trigger.definition.id);
+            let next = state.fired_through(name, id).map(|through| next(state, automation, trigger, through));
+            // `None`: nobody has deployed it. An end of all its instants needs no timer.
+            if !matches!(next, Some(None)) && !armed.contains(&timer(automation, trigger)) {
+                found.push(format!("schedule \"{id}\" of \"{name}\" is armed nowhere"));
+            }
+        }
+    }
+    found
 }
 
 pub fn timer(automation: &Automation, trigger: &Trigger) -> Timer {

@@ -68,8 +68,15 @@ pub async fn backup(call: Call) -> Answer {
 /// `GET /v1/verify[?quick=true]`: contracts §7, beside everything that goes on.
 pub async fn verify(call: Call) -> Answer {
     let quick = call.read_params(&["quick"]).await?.is_second("quick", ["false", "true"])?;
-    let data = call.doors.engine.dir().to_path_buf();
-    let report = aside::blocking(move || maintain::verify(&data, quick, &mut |_, _| ())).await?;
+    let engine = call.doors.engine.clone();
+    let report = aside::blocking(move || {
+        let mut report = maintain::verify(engine.dir(), quick, &mut |_, _| ())?;
+        for tenant in engine.open_tenants() {
+            report.add_unarmed(tenant.name(), tenant.unarmed()?);
+        }
+        Ok(report)
+    });
+    let report = report.await?;
     Ok(json_answer(StatusCode::OK, report.to_json().to_string()))
 }
 

@@ -216,6 +216,8 @@ fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
             break;
         }
         match timer.clone() {
+            // One that was held to its length may be left over from a wait that ended otherwise.
+            Timer::Wait(id) if !is_waiting(draft, id)? => {}
             Timer::Wait(id) => route::end_wait(draft, id, How::Timeout, None, Value::Null)?,
             Timer::Recheck(id) => recheck(draft, id, at)?,
             Timer::Run(run) => walk::time_out(draft, run)?,
@@ -227,6 +229,11 @@ fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
     }
     let more = draft.state.runs.timers.first().is_some_and(|(at, _)| *at <= draft.now);
     Ok(Answer::Admitted { more })
+}
+
+fn is_waiting(draft: &Draft<'_>, (run, wait): crate::run::WaitId) -> Result<bool, Refusal> {
+    let run = draft.state.run(run)?;
+    Ok(run.is_some_and(|run| run.wait(wait).is_some_and(|wait| wait.ended.is_none())))
 }
 
 /// A condition that reads time: it holds now, or is asked again.

@@ -48,6 +48,20 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What waits in an open tenant and would never come due.
+    pub fn add_unarmed(&mut self, tenant: &str, unarmed: Vec<String>) {
+        let Some(of) = self.tenants.iter_mut().find(|report| report.tenant == tenant) else { return };
+        let position = of.ledger.last;
+        of.problems.extend(unarmed.into_iter().map(|message| StateProblem {
+            kind: "state",
+            file: "state.db".to_owned(),
+            position,
+            message,
+        }));
+    }
+}
+
 impl TenantReport {
     pub fn is_ok(&self) -> bool {
         self.ledger.is_ok() && self.problems.is_empty()

@@ -3,6 +3,7 @@
 //! Runs are written through at COMMIT only, so that one which begins and ends in between leaves no trace there.
 //! Indexes (who is woken by which row, which topic, which instant) are built when the state is loaded.
 
+mod armed;
 mod effect;
 mod event;
 mod gate;

@@ -1,5 +1,7 @@
 //! What happened, asked of a tenant: runs, decisions, and why an event or an automation did or did not do something.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -260,7 +262,7 @@ impl Tenant {
         let next = crate::schedule::preview(&automation, self.moment().now, 5);
         Ok(json!({
             "automation": name, "enabled": enabled, "counts": counts, "recent": recent, "nearest": nearest,
-            "next": next,
+            "next": next, "stopped": stopped(&automation),
         }))
     }
 
@@ -268,7 +270,18 @@ impl Tenant {
     fn nearest(&self, automation: &Automation) -> Result<Vec<Value>, Problem> {
         let head = self.head();
         let from = head.saturating_sub(NEAR_EVENTS as u64 * 2).max(self.first());
-        let (events, _) = self.events_from(from.max(1), head, NEAR_EVENTS)?;
+        let (mut events, _) = self.events_from(from.max(1), head, NEAR_EVENTS)?;
+        let oldest = events.first().map_or(head + 1, |event| event.position);
+        let samples = automation.triggers.iter().flat_map(|trigger| trigger.stopped.samples());
+        let older: BTreeSet<Position> = samples.filter(|at| *at < oldest && *at >= self.first()).collect();
+        for position in older.into_iter().rev() {
+            events.splice(0..0, self.with_reader(|reader| read::event_at(reader, position))?);
+        }
+        // One that became an occurrence missed nothing, whatever the switch says now.
+        let wanted =
+            Wanted { automation: Some(automation.name().to_owned()), limit: 1_000, ..Wanted::default() };
+        let (decisions, _) = self.decisions(&wanted)?;
+        let decided: BTreeSet<Position> = decisions.iter().filter_map(|one| one["event"].as_u64()).collect();
         let mut near = Vec::new();
         for event in events.iter().rev() {
             let topic = &event.envelope.topic;
@@ -276,12 +289,12 @@ impl Tenant {
                 .triggers
                 .iter()
                 .any(|trigger| trigger.patterns.iter().any(|pattern| pattern.receives(topic)));
-            if !concerned || near.len() >= 5 {
+            if !concerned || near.len() >= 5 || decided.contains(&event.position) {
                 continue;
             }
             let value = event.to_value();
             let why = self.with_writer(|writer| why_not(&writer.state, automation, event, &value))?;
-            if matches!(why["outcome"].as_str(), Some("not_matched" | "filtered")) {
+            if matches!(why["outcome"].as_str(), Some("not_matched" | "filtered" | "skipped")) {
                 near.push(json!({
                     "position": event.position, "topic": topic, "gate": why["gate"], "values": why["values"],
                 }));
@@ -301,7 +314,10 @@ impl Tenant {
         let (decisions, _) = self.decisions(&wanted)?;
         let decision = decisions.into_iter().find(|decision| decision["run"] == run["id"]);
         let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
-        let lineage = event.and_then(|event| self.lineage(&event.to_string()).ok());
+        let lineage = match event {
+            Some(event) => self.lineage(&event.to_string()).ok(),
+            None => Some(self.lineage_of_run(&run)?),
+        };
         let lineage: Option<Value> = lineage.and_then(|text| serde_json::from_str(&text).ok());
         Ok(json!({"run": run, "decision": decision, "lineage": lineage}))
     }
@@ -343,6 +359,14 @@ pub(super) fn why_not(
         }
     }
     Ok(nearest)
+}
+
+/// How many events were none of its occurrences though their topic was right, since the process began.
+fn stopped(automation: &Automation) -> Value {
+    let sum = |of: fn(&crate::automation::Stopped) -> &AtomicU64| -> u64 {
+        automation.triggers.iter().map(|trigger| of(&trigger.stopped).load(Ordering::Relaxed)).sum()
+    };
+    json!({"disabled": sum(|stopped| &stopped.disabled), "filtered": sum(|stopped| &stopped.filtered)})
 }
 
 /// What a filter looked at.

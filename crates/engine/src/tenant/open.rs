@@ -104,6 +104,8 @@ impl Tenant {
         let tenant = Tenant(Arc::new(inner));
         tenant.touch();
         tenant.wake_groups()?;
+        // Before anything is recorded now: it looks at when the last record was.
+        tenant.hold_to_length()?;
         tenant.note_opening(opened)?;
         tenant.begin_schedules()?;
         tenant.begin_effects()?;

@@ -199,6 +199,20 @@ impl Tenant {
         }
     }
 
+    /// The wall clock may stand before what was recorded last; then nothing that counts time lasts longer for it.
+    pub(super) fn hold_to_length(&self) -> Result<(), Problem> {
+        let (head, now) = (self.head(), self.moment().now);
+        if head == 0 || self.recorded_at(head)? <= now {
+            return Ok(());
+        }
+        self.with_writer(|writer| writer.state.clamp_elapsed(now).map_err(broken))
+    }
+
+    /// What should come due by itself and is armed nowhere, in words; nothing in a sound tenant.
+    pub fn unarmed(&self) -> Result<Vec<String>, Problem> {
+        self.with_writer(|writer| writer.state.unarmed().map_err(broken))
+    }
+
     /// After a batch: whether runs can walk on, and when the next timer is due.
     pub(super) fn note_runs(&self, writer: &Writer, moment: Moment) {
         self.0.ready.store(writer.has_ready(), Ordering::Release);

@@ -1,5 +1,6 @@
 //! Finding events: by position, by id, by what they are about. Bounded in time; a long search gives a cursor to go on.
 
+mod lineage;
 mod narrow;
 
 use std::sync::Arc;
@@ -218,7 +219,8 @@ impl Tenant {
             causes.push(found.to_json());
         }
         let effects = self.effects_of(event.position)?;
-        let (event, effects, causes) = (event.to_json(), tree(&effects, event.position), causes.join(","));
+        let effects = self.tree(&effects, event.position)?;
+        let (event, causes) = (event.to_json(), causes.join(","));
         Ok(format!("{{\"event\":{event},\"causes\":[{causes}],\"effects\":[{effects}]}}"))
     }
 
@@ -244,13 +246,4 @@ impl Tenant {
             read::parse(line).map(|(_, time)| time)
         })
     }
-}
-
-fn tree(effects: &[Arc<Event>], root: Position) -> String {
-    let children = effects.iter().filter(|event| event.envelope.cause == Some(root));
-    let shown = children.map(|event| {
-        let (text, effects) = (event.to_json(), tree(effects, event.position));
-        format!("{{\"event\":{text},\"effects\":[{effects}]}}")
-    });
-    shown.collect::<Vec<_>>().join(",")
 }

@@ -133,6 +133,8 @@ async fn tenant(session: &Session) -> Vec<Check> {
         Err(problem) => vec![check("tenant", Status::Fail, problem.detail())],
     };
     checks.push(clock(&reach).await.unwrap_or_else(|problem| check("clock", Status::Fail, problem.detail())));
+    checks
+        .push(armed(&reach).await.unwrap_or_else(|problem| check("timers", Status::Fail, problem.detail())));
     match reach.groups().await {
         Ok(groups) if groups.is_empty() => checks.push(check("groups", Status::Ok, "none")),
         Ok(groups) => {
@@ -144,6 +146,28 @@ async fn tenant(session: &Session) -> Vec<Check> {
         Err(problem) => checks.push(check("groups", Status::Fail, problem.detail())),
     }
     checks
+}
+
+/// Everything that waits for time will be woken by it. A server proves that with its own verify.
+async fn armed(reach: &Reach) -> Result<Check, Problem> {
+    let unarmed = match reach {
+        Reach::Local(local) => local.tenant.unarmed()?,
+        Reach::Remote(client) => {
+            let report: Value = client.get("/v1/verify?quick=true").await?;
+            let tenants = report["tenants"].as_array().cloned().unwrap_or_default();
+            let problems =
+                tenants.iter().flat_map(|tenant| tenant["problems"].as_array().into_iter().flatten());
+            let state = problems.filter(|problem| problem["kind"] == "state");
+            state.filter_map(|problem| problem["message"].as_str().map(str::to_owned)).collect()
+        }
+    };
+    Ok(match unarmed.first() {
+        None => check("timers", Status::Ok, "every schedule, wait, dwell and retry is armed"),
+        Some(first) => {
+            let message = format!("{} are not armed, the first: {first}; restart to arm them", unarmed.len());
+            check("timers", Status::Fail, message)
+        }
+    })
 }
 
 async fn clock(reach: &Reach) -> Result<Check, Problem> {

@@ -219,3 +219,28 @@ fn a_draft_is_tried_over_the_past_beside_what_really_ran() {
     assert_eq!(server.engine.main().unwrap().head(), head);
     server.post("/v1/backtest", r#"{"files":{"a.yaml":"automation: 5"}}"#).refused(422, "definition.invalid");
 }
+
+#[test]
+fn why_not_counts_what_was_filtered_and_lineage_goes_through_runs() {
+    let server = server();
+    parts(&server, 7);
+    server.publish("order.placed", r#"{"total":7}"#);
+    let big = server.publish("order.placed", r#"{"total":700}"#);
+    server.post("/v1/automations/share/disable", "").ok(200);
+    server.publish("order.placed", r#"{"total":800}"#);
+    settle(&server);
+    let told = server.get("/v1/explain/automation/share").ok(200);
+    assert_eq!(told["stopped"], json!({"disabled": 1, "filtered": 1}), "{told}");
+    assert_eq!(told["nearest"].as_array().unwrap().len(), 2, "{told}");
+    let lineage = server.get(&format!("/v1/events/{big}/lineage")).ok(200);
+    let run = &lineage["effects"][0];
+    assert_eq!(run["run"]["automation"], "share", "{lineage}");
+    assert_eq!(run["effects"].as_array().unwrap().len(), 3, "{lineage}");
+    assert_eq!(run["effects"][2]["event"]["topic"], "order.shared");
+    let slow = server.post("/v1/runs", r#"{"automation":"slow","input":{"n":1}}"#);
+    settle(&server);
+    let path = format!("/v1/explain/run/{}", slow.json()["id"].as_str().unwrap());
+    let told = server.get(&path).ok(200);
+    assert_eq!(told["lineage"]["effects"][0]["effects"][0]["event"]["topic"], "slow.begun", "{told}");
+    assert_eq!(server.get("/v1/verify").ok(200)["ok"], true);
+}

@@ -1,0 +1,132 @@
+//! What comes due by itself is armed: proven by looking at everything that waits; and held to its length when the wall clock
+//! was set back while nobody ran (rules R9).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::Timestamp;
+use model::record::Status;
+
+use super::Timer;
+use crate::run::{Wait, WaitKind};
+use crate::state::rows::no_later;
+use crate::state::{Result, State};
+
+impl State {
+    /// What should come due by itself and is armed nowhere, in words; nothing in a sound state. Looks at every run.
+    pub fn unarmed(&self) -> Result<Vec<String>> {
+        let armed: BTreeSet<&Timer> = self.runs.timers.iter().map(|(_, timer)| timer).collect();
+        let mut found = Vec::new();
+        for (position, brief) in &self.runs.live {
+            if brief.status == Status::Running && !self.runs.ready.contains(position) {
+                found.push(format!("run \"{}\" can walk on and is not in the queue", brief.id));
+            }
+            let Some(run) = self.run(*position)? else { continue };
+            for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
+                let id = (*position, wait.number);
+                let timed = wait.due.is_none() || armed.contains(&Timer::Wait(id));
+                let tried = !rechecks(wait) || armed.contains(&Timer::Recheck(id));
+                let worked =
+                    !matches!(wait.kind, WaitKind::Effect(_)) || self.runs.wakes.effects.contains(&id);
+                if !(timed && tried && worked) {
+                    found.push(format!("wait \"{}.{}\" is armed nowhere", brief.id, wait.number));
+                }
+            }
+        }
+        for (id, pending) in self.pending() {
+            if pending.until.is_some() && !armed.contains(&Timer::Pending(*id)) {
+                found.push(format!(
+                    "an occurrence of \"{}\" pending at {} is armed nowhere",
+                    pending.automation, pending.gate
+                ));
+            }
+        }
+        found.extend(crate::schedule::unarmed(self, &armed));
+        Ok(found)
+    }
+
+    /// Whatever counts time ends no later from now than it was to last in all.
+    pub(crate) fn clamp_elapsed(&mut self, now: Timestamp) -> Result<()> {
+        let mut earlier: Vec<(Timestamp, Timer, Timestamp)> = Vec::new();
+        for position in self.runs.live.keys() {
+            let Some(run) = self.run(*position)? else { continue };
+            for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
+                if let (Some(due), Some(lasts)) = (wait.due, wait.lasts_ms) {
+                    earlier.push((due, Timer::Wait((*position, wait.number)), no_later(due, now, lasts)));
+                }
+            }
+        }
+        for (id, pending) in self.pending().iter().filter(|(_, pending)| pending.elapsed) {
+            if let Some(until) = pending.until {
+                let lasts: Duration = until.since(pending.since);
+                earlier.push((until, Timer::Pending(*id), no_later(until, now, lasts.as_millis() as u64)));
+            }
+        }
+        for (due, timer, at) in earlier.into_iter().filter(|(due, _, at)| at < due) {
+            if self.runs.timers.remove(&(due, timer.clone())) {
+                self.runs.timers.insert((at, timer));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rechecks(wait: &Wait) -> bool {
+    matches!(&wait.kind, WaitKind::Until { recheck: Some(_), .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Timestamp;
+    use model::record::{Reason, RunMoved, RunStarted, Status};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::apply::Place;
+
+    fn waiting(state: &mut State, now: Timestamp) {
+        let started = RunStarted {
+            id: "run_1".to_owned(),
+            automation: "a".to_owned(),
+            hash: "h".to_owned(),
+            trigger: "t".to_owned(),
+            occurrence: Reason { kind: "manual".to_owned(), position: 0, at: now },
+            event: 0,
+            space: "default".to_owned(),
+            depth: 0,
+            attempt: 1,
+            caller: None,
+            rerun_of: None,
+            input: Value::Null,
+            key: String::new(),
+            synthetic: None,
+        };
+        state.start_run(Place { position: 1, time: now }, &started);
+        let due = now.plus(Duration::from_secs(300));
+        let wait = json!({
+            "number": 1, "path": "actions[0]", "kind": "delay", "since": now, "due": due, "lasts_ms": 300_000,
+        });
+        let walked = json!({"at": {"next": 0, "inside": {"wait": 1}}, "waits": [wait], "waited": 1});
+        let moved = RunMoved { run: 1, status: Status::Waiting, state: walked, steps: Vec::new() };
+        state.move_run(Place { position: 2, time: now }, &moved).unwrap();
+    }
+
+    #[test]
+    fn a_wait_without_its_timer_is_found() {
+        let mut state = State::open(None).unwrap();
+        waiting(&mut state, Timestamp::EPOCH);
+        assert_eq!(state.unarmed().unwrap(), [] as [&str; 0]);
+        state.runs.timers.clear();
+        assert_eq!(state.unarmed().unwrap(), ["wait \"run_1.1\" is armed nowhere"]);
+    }
+
+    #[test]
+    fn a_wait_lasts_no_longer_when_the_clock_was_set_back() {
+        let (mut state, day) = (State::open(None).unwrap(), Duration::from_secs(86_400));
+        waiting(&mut state, Timestamp::EPOCH.plus(day));
+        state.clamp_elapsed(Timestamp::EPOCH).unwrap();
+        let five_minutes = Timestamp::EPOCH.plus(Duration::from_secs(300));
+        assert_eq!(state.runs.timers.first().map(|(at, _)| *at), Some(five_minutes));
+        assert_eq!(state.unarmed().unwrap(), [] as [&str; 0]);
+    }
+}
