@@ -81,6 +81,10 @@ impl History {
             RunRecord::Started(started) => self.started(place, started, ahead),
             RunRecord::Moved(moved) => {
                 self.steps(moved.run, &moved.steps, ahead)?;
+                // Its end was written with its start.
+                if ahead.ends.contains_key(&moved.run) {
+                    return Ok(());
+                }
                 let mut put = self.db.prepare_cached("UPDATE run SET status = ?2 WHERE position = ?1")?;
                 put.execute(params![moved.run, moved.status.as_str()])?;
                 Ok(())
