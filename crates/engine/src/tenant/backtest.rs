@@ -51,7 +51,7 @@ struct Backtest {
 }
 
 impl Tenant {
-    /// What these definitions would have done between two instants.
+    /// What these definitions would have done between two instants; nothing is older than the first record that is kept.
     pub fn backtest(
         &self,
         definitions: &[Definition],
@@ -61,6 +61,7 @@ impl Tenant {
         let mut test = Backtest::new(lock(&self.0.entropy).split(), definitions, head)?;
         test.state.default_space.clone_from(&self.settings().default_space);
         let (mut begun, mut next, mut bytes) = (false, self.first().max(1), Vec::new());
+        let mut first = None;
         while next <= head {
             let mut commits: Vec<(Timestamp, Vec<(Place, Record)>)> = Vec::new();
             let end = self.with_reader(|reader| {
@@ -76,8 +77,9 @@ impl Tenant {
             })?;
             for (time, records) in commits {
                 if time > to {
-                    return test.report((from, to), definitions, &mut begun);
+                    return test.report((first.unwrap_or(from), to), definitions, &mut begun);
                 }
+                let from = *first.get_or_insert(from.max(time));
                 if time >= from && !begun {
                     begun = true;
                     test.begin(definitions, from)?;
@@ -86,7 +88,7 @@ impl Tenant {
             }
             next = end.next.max(next + 1);
         }
-        test.report((from, to), definitions, &mut begun)
+        test.report((first.unwrap_or(from), to), definitions, &mut begun)
     }
 }
 

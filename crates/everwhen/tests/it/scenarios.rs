@@ -256,3 +256,32 @@ fn every_example_checks_is_laid_out_and_passes_its_scenarios_also_with_kills() {
         assert!(done.out.lines().count() >= 4, "{pack} shows too little:\n{}", done.out);
     }
 }
+
+#[test]
+fn templates_in_ew_are_filled_in_and_what_stands_beside_them_keeps_its_type() {
+    let place = Place::new();
+    place.write(
+        "t/shop.ew",
+        r#"
+@trigger(event="order.placed")
+automation confirm {
+  answer := ask "take order {{ event.payload.number }}?" { to: "user:{{ event.payload.seller | lower }}" }
+  publish "order.{{ event.payload.number }}" { text: "{{ answer | upper }}!", number: event.payload.number, all: input(), list: [1, "n{{ 1 + 1 }}"] }
+}
+"#,
+    );
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given: {files: [t]}
+steps:
+  - publish: {topic: order.placed, payload: {number: 7, seller: ANN}}
+  - expect: {waits: [{automation: confirm, kind: ask, question: 'take order 7?', to: 'user:ann'}]}
+  - answer: {automation: confirm, value: fine, by: 'user:ann'}
+  - expect: {emitted: {topic: order.7, payloads: [{text: 'FINE!', number: 7, all: {seller: ANN}, list: [1, n2]}]}}
+",
+    );
+    let done = place.run(&["test", "s.yaml", "--json"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+}

@@ -15,7 +15,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::ast::{Kind, Literal, Node};
-use super::builtins::{Macro, either_case};
+use super::builtins::{Macro, READERS, either_case};
 use super::calls::head;
 use super::parser::parse;
 use crate::declare::print::print;
@@ -224,6 +224,9 @@ impl Walk {
 
     /// `secret("X")`, `now()`.
     fn reader(&mut self, name: &str, args: &[Node]) {
+        if let Some((_, root, _)) = READERS.iter().find(|(known, _, n)| *known == name && *n == args.len()) {
+            self.refs.roots.insert((*root).to_owned());
+        }
         match (name, args) {
             ("secret" | "systemSecret", [Node { kind: Kind::Literal(Literal::Text(secret)), .. }]) => {
                 self.refs.secrets.insert(secret.to_string());

@@ -279,7 +279,7 @@ impl Checker<'_> {
     fn topic(&mut self, topic: &Val) {
         let (text, span) = match topic {
             Val::Expr(node) => match Doc::of(node.clone()).kind {
-                DocKind::Text(text) => (text, node.span),
+                DocKind::Text(text) if !text.contains("{{") => (text, node.span),
                 _ => return,
             },
             Val::Template(doc) => match &doc.kind {

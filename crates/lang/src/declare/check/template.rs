@@ -2,6 +2,7 @@
 
 use model::Code;
 use model::definition::{Condition, EntityRef, Input, Length, Test};
+use serde_json::Value;
 
 use super::Checker;
 use super::scope::Scope;
@@ -10,9 +11,22 @@ use crate::declare::finding::fault;
 use crate::declare::tree::{self, Val, Word};
 use crate::expr::hole_len;
 
+/// Whether a text somewhere in it has something to fill in.
+pub(super) fn has_template(doc: &Doc) -> bool {
+    match &doc.kind {
+        Kind::Text(text) => text.contains("{{"),
+        Kind::List(items) => items.iter().any(has_template),
+        Kind::Map(pairs) => pairs.iter().any(|(_, item)| has_template(item)),
+        _ => false,
+    }
+}
+
 impl Checker<'_> {
     pub(super) fn input(&mut self, val: &Val, scope: &Scope, refs: &mut Vec<String>) -> Input {
         match val {
+            Val::Expr(node) if has_template(&Doc::of(node.clone())) => {
+                Input::Template(self.filled(&Doc::of(node.clone()), scope, refs))
+            }
             Val::Expr(node) => {
                 let (expr, found) = self.expr(node, scope);
                 refs.extend(found);
@@ -22,6 +36,28 @@ impl Checker<'_> {
                 self.template(doc, scope, refs);
                 Input::Template(doc.json())
             }
+        }
+    }
+
+    /// A value of `.ew` with templates in it, as the JSON value that says the same: expressions in it become `{{ expr }}`,
+    /// which keeps their type.
+    fn filled(&mut self, doc: &Doc, scope: &Scope, refs: &mut Vec<String>) -> Value {
+        match (&doc.kind, &doc.node) {
+            (Kind::Text(text), _) => {
+                self.template_text(text, doc, scope, refs);
+                text.as_str().into()
+            }
+            (Kind::List(items), _) => items.iter().map(|item| self.filled(item, scope, refs)).collect(),
+            (Kind::Map(pairs), _) => {
+                let filled = |(key, item): &(Word, Doc)| (key.text.clone(), self.filled(item, scope, refs));
+                Value::Object(pairs.iter().map(filled).collect())
+            }
+            (Kind::Other | Kind::Duration(_), Some(node)) => {
+                let (expr, found) = self.expr(node, scope);
+                refs.extend(found);
+                format!("{{{{ {} }}}}", expr.0).into()
+            }
+            _ => doc.json(),
         }
     }
 
