@@ -107,6 +107,9 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
                 continue;
             }
             Err(problem) => filter_error(&problem),
+            Ok(true) if event.has_expired(draft.now) => {
+                Passed::stopped_at(Gate::Start, Outcome::Expired, "ttl")
+            }
             Ok(true) => {
                 let of = occurrence::of_event(automation, trigger, event, &value, draft.now);
                 judge(&memory, &of, Gate::Window)?

@@ -125,6 +125,12 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether its time to live was over by then.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        let ttl = self.envelope.ttl_ms.map(std::time::Duration::from_millis);
+        ttl.is_some_and(|ttl| self.time().plus(ttl) <= now)
+    }
+
     /// When it happened.
     pub fn time(&self) -> Timestamp {
         self.envelope.time.unwrap_or(self.recorded_at)

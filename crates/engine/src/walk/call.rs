@@ -20,6 +20,9 @@ use crate::run::{Block, Inside, Run, WaitKind};
 /// Logic that calls logic that calls logic …
 const LOGIC_DEPTH_MAX: u32 = 16;
 
+/// Characters of a called run's error that its caller repeats.
+const SAID_MAX: usize = 300;
+
 impl Walk<'_, '_> {
     fn args(&self, call: &Call) -> Result<Map<String, Value>> {
         match self.optional(call.args.as_ref())? {
@@ -150,9 +153,10 @@ impl Walk<'_, '_> {
             self.forget(number);
             return match ended.how {
                 How::Done => Ok(Flow::Done(ended.value)),
-                _ => {
-                    Err(failure("run.failed", format!("\"{}\" did not end well: {}", call.name, ended.value)))
-                }
+                _ => Err(failure(
+                    "run.failed",
+                    format!("\"{}\" did not end well: {}", call.name, why(&ended.value)),
+                )),
             };
         }
         if self.atomic > 0 || self.logic > 0 {
@@ -184,6 +188,15 @@ impl Walk<'_, '_> {
         let number = self.wait(path, WaitKind::Call { run }, None, Map::new());
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
+    }
+}
+
+/// What the called one said, cut short: along a chain of calls each quotes the one before.
+fn why(ended: &Value) -> String {
+    let said = ended["message"].as_str().or(ended["status"].as_str()).unwrap_or_default();
+    match said.char_indices().nth(SAID_MAX) {
+        Some((end, _)) => format!("{}…", &said[..end]),
+        None => said.to_owned(),
     }
 }
 

@@ -285,3 +285,88 @@ steps:
     let done = place.run(&["test", "s.yaml", "--json"]);
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
 }
+
+#[test]
+fn what_is_pending_ends_under_the_version_it_was_armed_under() {
+    let version = |text: &str| {
+        format!(
+            "
+- automation: calm
+  triggers: [{{event: in.a, debounce: {{for: 10s}}}}]
+  actions: [{{publish: {{topic: out.calm, payload: {{by: {text}}}}}}}]
+- automation: together
+  triggers: [{{event: in.a, batch: {{count: 5, for: 10s}}}}]
+  actions: [{{publish: {{topic: out.together, payload: {{by: {text}}}}}}}]
+- automation: turn
+  mode: queued
+  triggers: [{{event: in.a}}]
+  actions: [{{delay: 10s}}, {{publish: {{topic: out.turn, payload: {{by: {text}}}}}}}]
+"
+        )
+    };
+    let place = Place::new();
+    place.write("old.yaml", &version("old"));
+    place.write("new.yaml", &version("new"));
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given: {files: [old.yaml]}
+steps:
+  - publish: [{topic: in.a}, {topic: in.a}]
+  - apply: {files: [new.yaml]}
+  - kill
+  - advance: 30s
+  - expect: {emitted: {topic: out.calm, payloads: [{by: old}]}}
+  - expect: {emitted: {topic: out.together, payloads: [{by: old}]}}
+  - expect: {emitted: {topic: out.turn, payloads: [{by: old}, {by: old}]}}
+  - publish: {topic: in.a}
+  - advance: 30s
+  - expect: {emitted: {topic: out.calm, payloads: [{by: old}, {by: new}]}}
+",
+    );
+    let done = place.run(&["test", "s.yaml", "--json"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+}
+
+#[test]
+fn a_chain_of_calls_that_fails_says_so_in_few_words() {
+    let place = Place::new();
+    let steps = "actions: [{delay: 1s}, {automation: ping}]";
+    place.write(
+        "a.yaml",
+        &format!("automation: ping\ntriggers: [{{event: go}}]\nmode: parallel\nmax: 200\n{steps}\n"),
+    );
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given: {files: [a.yaml]}
+steps:
+  - publish: {topic: go}
+  - advance: 10m
+  - expect: {runs: {automation: ping, active: 0, completed: 0, failed: {gt: 10}}}
+",
+    );
+    let done = place.run(&["test", "s.yaml", "--json"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+}
+
+#[test]
+fn an_event_whose_time_to_live_is_over_starts_nothing() {
+    let place = Place::new();
+    place.write("a.yaml", "automation: late\ntriggers: [{event: in.*, debounce: {for: 1m}}]\nactions: []\n");
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given: {files: [a.yaml]}
+steps:
+  - publish: {topic: in.a, ttl: 5}
+  - advance: 2m
+  - expect: {runs: {automation: late, started: 0}, decisions: {automation: late, outcome: expired, reason: ttl, total: 1}}
+",
+    );
+    let done = place.run(&["test", "s.yaml", "--json"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+}

@@ -118,7 +118,7 @@ pub async fn again(Path((id, what)): Path<(String, String)>, call: Call) -> Answ
     let known: &[&str] = if what == "rerun" { &["from_step", "allow_side_effects"] } else { &[] };
     let mut said = optional(call, known).await?;
     let rerun = Rerun {
-        from_step: said.remove("from_step").and_then(|step| Some(step.as_str()?.to_owned())),
+        from_step: from_step(said.remove("from_step"))?,
         allow_side_effects: flag(&mut said, "allow_side_effects")?,
     };
     let run = aside::blocking(move || match what.as_str() {
@@ -216,4 +216,17 @@ fn flag(said: &mut Map<String, Value>, name: &str) -> Result<bool, Problem> {
 
 fn wrong(name: &str, what: &str) -> Problem {
     Problem::new(Code::RequestInvalid, format!("\"{name}\" {what}")).at(format!("/{name}"))
+}
+
+fn from_step(said: Option<Value>) -> Result<Option<String>, Problem> {
+    match said {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(path)) => Ok(Some(path)),
+        Some(other) => {
+            let detail = format!("\"from_step\" must be a step's path, not {other}");
+            Err(Problem::new(Code::RequestInvalid, detail)
+                .hint("such as \"actions[1]\"; `everwhen runs get ID` shows them")
+                .at("/from_step"))
+        }
+    }
 }

@@ -31,6 +31,9 @@ pub fn go_on(draft: &mut Draft<'_>, id: OccurrenceId) -> Result<()> {
     if off && pending.gate != "mode" {
         return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
     }
+    if event.has_expired(draft.now) {
+        return start::settle(draft, id, Outcome::Expired, Some("ttl"), None);
+    }
     let value = Arc::new(event.to_value());
     if pending.gate == "dwell" && !still(draft.state, &trigger.definition.on, &event, &pending)? {
         return start::settle(draft, id, Outcome::Skipped, Some("dwell_left"), None);

@@ -203,7 +203,11 @@ impl State {
         pending.events.iter().for_each(|event| self.runs.events.release(*event));
         self.runs.gates.touched.push(settled.of);
         self.open_rows += 1;
-        self.drop_unused(&pending.hash)
+        // Its run starts right after this record, under the same version; that is dropped when the run has ended.
+        match settled.outcome {
+            Outcome::Ran | Outcome::CaughtUp | Outcome::Merged => Ok(()),
+            _ => self.drop_unused(&pending.hash),
+        }
     }
 
     fn set_gates(&mut self, automation: &str, sets: &[GateSet]) {
