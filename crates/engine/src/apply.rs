@@ -72,6 +72,7 @@ fn apply_to_run(state: &mut State, place: Place, record: &RunRecord) -> Result<(
         RunRecord::SchedulePassed(passed) => state.pass_schedule(passed),
         RunRecord::AutomationSet(set) => state.set_automation(set),
         RunRecord::Effect(record) => return state.fold_effect(record),
+        RunRecord::Subscription(record) => state.fold_subscription(record),
     }
     Ok(())
 }

@@ -155,6 +155,7 @@ pub enum RunCommand {
     },
     /// Whatever is due by now.
     Due,
+    Subscription(SubscriptionCommand),
     /// Schedules that were declared before this version could run them begin now.
     Deployed,
 }
@@ -167,6 +168,31 @@ pub struct Again {
     pub walked: Option<Walked>,
     /// Under the version that it ended under, or the one that is declared now.
     pub pinned: bool,
+}
+
+/// What is asked about subscriptions.
+pub enum SubscriptionCommand {
+    Put {
+        id: String,
+        definition: Value,
+    },
+    Drop {
+        id: String,
+    },
+    /// An event starts the run of a subscription.
+    Dispatch {
+        id: String,
+        automation: String,
+        input: Value,
+        event: Value,
+        position: Position,
+    },
+    /// It failed; said once of each event.
+    Stuck {
+        id: String,
+        event: Position,
+        payload: Value,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

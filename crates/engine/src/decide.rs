@@ -6,6 +6,7 @@ pub(crate) mod entity;
 mod group;
 pub(crate) mod publish;
 pub(crate) mod run;
+pub(crate) mod subscription;
 mod trim;
 
 use std::sync::Arc;

@@ -93,7 +93,8 @@ impl History {
             RunRecord::WaitEnded(_)
             | RunRecord::SchedulePassed(_)
             | RunRecord::AutomationSet(_)
-            | RunRecord::Effect(_) => Ok(()),
+            | RunRecord::Effect(_)
+            | RunRecord::Subscription(_) => Ok(()),
         }
     }
 

@@ -29,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("state/suspect.sql"),
     include_str!("state/entity.sql"),
     include_str!("state/run.sql"),
+    include_str!("state/subscription.sql"),
 ];
 
 /// Steps of the wall clock that are remembered.

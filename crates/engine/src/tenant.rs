@@ -20,6 +20,7 @@ pub mod runs;
 mod sandbox;
 mod search;
 mod simulate;
+pub mod subscriptions;
 mod unborn;
 pub(crate) mod witness;
 
@@ -146,6 +147,8 @@ pub(crate) struct Inner {
     live: live::Live,
     /// What secrets are sealed with; read or made when the first one is.
     key: std::sync::OnceLock<Key>,
+    /// Groups whose events are being dispatched.
+    draining: Mutex<BTreeSet<String>>,
     /// Effects that workers have, and how these are told to stop.
     out: Mutex<effects::Out>,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,

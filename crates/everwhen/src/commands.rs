@@ -34,6 +34,7 @@ pub mod salvage;
 pub mod schema;
 pub mod serve;
 pub mod simulate;
+pub mod subscriptions;
 pub mod tail;
 pub mod test;
 pub mod r#try;
@@ -73,6 +74,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Automations(args) => automations::run(args, session).await,
         Command::Runs(args) => runs::run(args, session).await,
         Command::Waits(args) => automations::waits(args, session).await,
+        Command::Subscriptions(args) => subscriptions::run(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,
         Command::Simulate(args) => simulate::run(args, session).await,
         Command::Call(args) => call::run(args, session).await,

@@ -16,6 +16,7 @@ pub mod groups;
 pub mod host;
 pub mod maintain;
 pub mod runs;
+pub mod subscriptions;
 
 /// How long a command waits for a directory that another short command holds just now.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -6,6 +6,7 @@
 mod change;
 mod effect;
 mod run;
+mod subscription;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub use run::{
     AutomationSet, GateSet, How, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunMoved, RunRecord,
     RunStarted, SchedulePassed, SettledOccurrence, Status, Verdict, WaitEnded,
 };
+pub use subscription::SubscriptionRecord;
 
 use crate::event::{BadBody, Content, Envelope, Event};
 use crate::{Position, Timestamp};

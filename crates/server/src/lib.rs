@@ -44,6 +44,9 @@ mod query;
 mod runs;
 mod seed003;
 mod stream;
+mod subscriptions;
+
+pub use subscriptions::drained;
 
 pub use patience::Patience;
 
@@ -168,6 +171,16 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/waits", get(runs::waits))
         .route("/v1/waits/{id}/answer", post(runs::answer))
         .route("/v1/waits/{id}/redrive", post(runs::redrive))
+        .route("/v1/subscriptions", get(subscriptions::list).post(subscriptions::add))
+        .route(
+            "/v1/subscriptions/{id}",
+            get(subscriptions::get)
+                .put(subscriptions::put)
+                .patch(subscriptions::patch)
+                .delete(subscriptions::delete),
+        )
+        .route("/v1/subscriptions/{id}/{what}", post(subscriptions::switch))
+        .route("/v1/groups/{name}/dispatch", post(subscriptions::dispatch))
         .route("/v1/decisions", get(runs::decisions))
         .route("/v1/explain/{what}/{id}", get(runs::explain))
         .route("/v1/clock", post(clock::advance))

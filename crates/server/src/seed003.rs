@@ -1,6 +1,7 @@
 //! Seed 003's three paths with that document's names: record, recent, drain (end of contracts §4).
 
 use axum::response::Response;
+use engine::tenant::subscriptions::DRAINER;
 use engine::{Draft, Outcome, Query, Tenant};
 use hyper::StatusCode;
 use lang::filter::Filter;
@@ -9,12 +10,12 @@ use model::topic::Pattern;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use crate::body::{self, object, wrong};
+use crate::body::{self, object};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 use crate::query::Params;
-use crate::{aside, publish};
+use crate::{aside, publish, subscriptions};
 
 /// How many pages are looked through for one answer; each takes a second at most.
 const PAGES_MAX: usize = 5;
@@ -101,19 +102,21 @@ fn rows(tenant: &Tenant, mut query: Query) -> Result<Vec<String>, Problem> {
     Ok(rows)
 }
 
-/// `POST /api/events/drain`: read as it will be, and refused until automations exist to dispatch to.
+/// `POST /api/events/drain`: one pass of a drainer over the events it has not dispatched yet.
 pub async fn drain(call: Call) -> Answer {
     call.params(&[])?;
     body::only_json(&call.head.headers)?;
+    let tenant = call.tenant.clone();
     let said = object(&call.bytes(64 * 1024).await?, &["drainer_id", "limit"])?;
-    if said.get("limit").is_some_and(|limit| limit.as_u64().is_none_or(|n| n == 0)) {
-        return Err(wrong("/limit", "\"limit\" is a whole number from 1").into());
+    let limit = subscriptions::limit_of(said.get("limit"))?;
+    let id = said.get("drainer_id").and_then(Value::as_str).unwrap_or(DRAINER);
+    if tenant.group(id).is_err() {
+        let detail = format!("nothing dispatches for the drainer \"{id}\" yet");
+        let hint = "PUT /v1/subscriptions/ID {\"pattern\", \"automation\"} makes one";
+        return Err(Problem::new(Code::DrainNoDispatcher, detail).hint(hint).into());
     }
-    let id = said.get("drainer_id").and_then(Value::as_str).unwrap_or("workflow_runner");
-    let problem =
-        Problem::new(Code::DrainNoDispatcher, format!("nothing dispatches for the drainer \"{id}\" yet"));
-    let hint = "drain a group with a command instead: everwhen drain GROUP --exec CMD";
-    Err(problem.hint(hint).into())
+    let drained = tenant.drain_subscriptions(id, limit).await?;
+    Ok(json_answer(StatusCode::OK, subscriptions::drained(&drained).to_string()))
 }
 
 #[cfg(test)]

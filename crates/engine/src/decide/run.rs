@@ -12,7 +12,7 @@ use model::record::{AutomationSet, How, Outcome, RunMoved, RunRecord};
 use model::{Code, Position, Problem};
 use serde_json::Value;
 
-use super::{Refusal, effect};
+use super::{Refusal, effect, subscription};
 use crate::absent;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
@@ -55,6 +55,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             effect::done(draft, (run, wait), how, value)?;
             Ok(done(draft))
         }
+        RunCommand::Subscription(command) => subscription::decide(draft, command),
         RunCommand::HandOut { room } => effect::hand_out(draft, room),
         RunCommand::Unknown => {
             effect::unknown(draft)?;
@@ -80,7 +81,7 @@ fn done(draft: &Draft<'_>) -> Answer {
     Answer::Done { head: draft.next() }
 }
 
-fn stopped(stopped: Stopped) -> Refusal {
+pub(super) fn stopped(stopped: Stopped) -> Refusal {
     match stopped {
         Stopped::Fault(fault) => Refusal::Fault(fault),
         Stopped::Failure(failure) => Problem::new(Code::NotFound, failure.message)

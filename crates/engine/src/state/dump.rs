@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Result, State};
 
-const TABLES: [(&str, &str); 17] = [
+const TABLES: [(&str, &str); 18] = [
     ("meta", "name"),
     ("group", "name"),
     ("failure", "\"group\", position"),
@@ -23,6 +23,7 @@ const TABLES: [(&str, &str); 17] = [
     ("version", "hash"),
     ("automation", "name"),
     ("schedule", "automation, trigger"),
+    ("subscription", "id"),
 ];
 
 impl State {

@@ -8,6 +8,7 @@ mod effect;
 mod event;
 mod gate;
 mod load;
+mod subscription;
 mod wakes;
 mod watch;
 
@@ -21,6 +22,7 @@ use rusqlite::{OptionalExtension, params};
 
 pub use gate::{DRAINING, GateKey, Pending, Setting};
 pub(super) use load::load;
+pub use subscription::{DRAINER, Subscription, Subscriptions};
 pub use wakes::Wakes;
 
 use super::{Result, State};
@@ -89,6 +91,7 @@ pub struct Runs {
     versions: HashMap<String, Arc<Automation>>,
     /// How many live runs each version has.
     on_version: HashMap<String, u64>,
+    pub subscriptions: Subscriptions,
     pub(super) gates: gate::Gates,
     pub(super) events: event::Events,
 }
@@ -346,6 +349,7 @@ impl State {
             }
         }
         self.store_gates()?;
+        self.store_subscriptions()?;
         self.store_events()
     }
 

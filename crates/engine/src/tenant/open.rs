@@ -97,6 +97,7 @@ impl Tenant {
             recent: Default::default(),
             live: super::live::channel(),
             key: std::sync::OnceLock::new(),
+            draining: Mutex::default(),
             out: Mutex::default(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),

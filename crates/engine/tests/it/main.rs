@@ -13,6 +13,7 @@ mod publish;
 mod restart;
 mod rig;
 mod runs;
+mod subscriptions;
 mod suspects;
 mod temp;
 mod tenants;

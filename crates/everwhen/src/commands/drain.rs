@@ -20,9 +20,10 @@ const RENEW: Duration = Duration::from_secs(10);
 /// How much of a command's stderr is kept: enough for its last line.
 const STDERR_KEPT: usize = 64 << 10;
 
-/// Hand each event of a group to a command, in order
+/// Hand each event of a group to a command, or to the automations that subscribe to it, in order
 ///
-/// The command runs in a shell with the event as JSON on stdin and EVERWHEN_TOPIC, EVERWHEN_POSITION, EVERWHEN_ID,
+/// Without --exec each event starts a run for every subscription that wants it (everwhen subscriptions); it is settled
+/// when all of these ended well, and the pass stops where one did not. The command of --exec runs in a shell with the event as JSON on stdin and EVERWHEN_TOPIC, EVERWHEN_POSITION, EVERWHEN_ID,
 /// EVERWHEN_GROUP and EVERWHEN_ATTEMPT in its environment. Exit 0 settles the event; anything else fails it, with the
 /// last line of its stderr as the reason. A group with on_exhausted = halt stops at the first failure, and the next
 /// pass tries that event again; other groups retry by their backoff, with --follow in the same pass.
@@ -32,18 +33,19 @@ const STDERR_KEPT: usize = 64 << 10;
 #[command(after_long_help = "\
 Examples:
   everwhen groups put sync --pattern 'order.#' --ordering strict --on-exhausted halt
-  everwhen drain sync --exec 'jq .payload >> orders.txt'")]
+  everwhen drain sync --exec 'jq .payload >> orders.txt'
+  everwhen drain workflow_runner")]
 pub struct Args {
     /// The group's name
     group: String,
     /// The command, run by sh -c for each event
     #[arg(long, value_name = "CMD")]
-    exec: String,
+    exec: Option<String>,
     /// Stop after so many events
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Wait for more when there is nothing left
-    #[arg(long)]
+    #[arg(long, requires = "exec")]
     follow: bool,
 }
 
@@ -68,6 +70,9 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             .hint(format!("everwhen groups resume {}", args.group))
             .into());
     }
+    if args.exec.is_none() {
+        return dispatch(&reach, &args, session).await;
+    }
     let host = if args.follow { reach.share().await? } else { None };
     let halts = group["on_exhausted"] == "halt";
     let pass = drain(&reach, &args, halts, session).await;
@@ -75,6 +80,22 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         host.stop().await?;
     }
     told(&args.group, &pass?, session)
+}
+
+/// One pass that starts runs instead of a command.
+async fn dispatch(reach: &Reach, args: &Args, session: &Session) -> Result<(), Stop> {
+    let drained = reach.dispatch(&args.group, args.limit.unwrap_or(u64::MAX)).await?;
+    session.out.result(&drained, || {
+        let runs = drained["triggered"].as_array().map_or(0, Vec::len);
+        format!("{} processed, {runs} runs started", drained["processed"])
+    })?;
+    match &drained["halted_on_event_id"] {
+        Value::Null => Ok(()),
+        event => {
+            session.out.note(&format!("held by event {event}; the next drain tries it again"));
+            Err(Stop::Code(1))
+        }
+    }
 }
 
 fn told(group: &str, pass: &Pass, session: &Session) -> Result<(), Stop> {
@@ -212,7 +233,7 @@ async fn work(
 
 fn spawn(args: &Args, delivery: &Delivery, seen: &Seen) -> Result<Child, Problem> {
     Command::new("sh")
-        .args(["-c", &args.exec])
+        .args(["-c", args.exec.as_deref().unwrap_or_default()])
         .env("EVERWHEN_TOPIC", &seen.topic)
         .env("EVERWHEN_POSITION", seen.position.to_string())
         .env("EVERWHEN_ID", &seen.id)

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{At, DecodeError, EffectRecord, to_text};
+use super::{At, DecodeError, EffectRecord, SubscriptionRecord, to_text};
 use crate::{Position, Timestamp};
 
 /// What became of an occurrence (contracts §12).
@@ -248,6 +248,7 @@ pub enum RunRecord {
     SchedulePassed(SchedulePassed),
     AutomationSet(AutomationSet),
     Effect(EffectRecord),
+    Subscription(SubscriptionRecord),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -403,6 +404,7 @@ impl RunRecord {
             RunRecord::SchedulePassed(_) => "schedule.passed",
             RunRecord::AutomationSet(_) => "automation.set",
             RunRecord::Effect(record) => record.kind(),
+            RunRecord::Subscription(record) => record.kind(),
         }
     }
 
@@ -445,6 +447,7 @@ impl RunRecord {
             RunRecord::SchedulePassed(passed) => to_text(passed),
             RunRecord::AutomationSet(set) => to_text(set),
             RunRecord::Effect(record) => record.data(),
+            RunRecord::Subscription(record) => record.data(),
         }
     }
 
@@ -486,6 +489,7 @@ impl RunRecord {
                 (!empty).then(|| to_text(&body).into())
             }
             RunRecord::Effect(record) => record.body(),
+            RunRecord::Subscription(record) => record.body(),
             RunRecord::SchedulePassed(_) | RunRecord::AutomationSet(_) => None,
         }
     }
@@ -517,7 +521,10 @@ impl RunRecord {
             }
             "schedule.passed" => RunRecord::SchedulePassed(serde_json::from_str(at.data)?),
             "automation.set" => RunRecord::AutomationSet(serde_json::from_str(at.data)?),
-            _ => return Ok(EffectRecord::decode(at)?.map(RunRecord::Effect)),
+            _ => match EffectRecord::decode(at)? {
+                Some(record) => RunRecord::Effect(record),
+                None => return Ok(SubscriptionRecord::decode(at)?.map(RunRecord::Subscription)),
+            },
         }))
     }
 }

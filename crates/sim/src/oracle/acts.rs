@@ -131,7 +131,7 @@ impl Acts {
                     Ok(())
                 }
             },
-            RunRecord::AutomationSet(_) | RunRecord::Effect(_) => Ok(()),
+            RunRecord::AutomationSet(_) | RunRecord::Effect(_) | RunRecord::Subscription(_) => Ok(()),
         }
     }
 

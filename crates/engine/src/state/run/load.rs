@@ -74,7 +74,8 @@ enum Kind {
 }
 
 pub(in crate::state) fn load(db: &Connection) -> Result<Runs> {
-    let mut runs = Runs { gates: gate::load(db)?, ..Runs::default() };
+    let mut runs =
+        Runs { gates: gate::load(db)?, subscriptions: super::subscription::load(db)?, ..Runs::default() };
     let mut ready = BTreeMap::new();
     let mut read = db.prepare("SELECT ready, body FROM run ORDER BY position")?;
     let mut rows = read.query([])?;

@@ -1,0 +1,87 @@
+//! Decides about subscriptions: which there are, and that an event is dispatched to the automation of one.
+
+use model::record::{Outcome, RunRecord, SubscriptionRecord};
+use model::{Code, Position, Problem};
+use serde_json::{Value, json};
+
+use super::Refusal;
+use crate::command::{Answer, SubscriptionCommand};
+use crate::decide::publish::engine_event;
+use crate::draft::Draft;
+use crate::route;
+use crate::walk::{self, Invoked};
+
+pub fn decide(draft: &mut Draft<'_>, command: SubscriptionCommand) -> Result<Answer, Refusal> {
+    match command {
+        SubscriptionCommand::Put { id, definition } => {
+            push(draft, SubscriptionRecord::Put { id, definition })?;
+        }
+        SubscriptionCommand::Drop { id } => {
+            if !draft.state.runs.subscriptions.all.contains_key(&id) {
+                return Err(unknown(&id).into());
+            }
+            push(draft, SubscriptionRecord::Dropped { id })?;
+        }
+        SubscriptionCommand::Dispatch { id, automation, input, event, position } => {
+            return dispatch(draft, &id, (&automation, input), event, position);
+        }
+        SubscriptionCommand::Stuck { id, event, payload } => {
+            stuck(draft, id, event, &payload)?;
+        }
+    }
+    Ok(Answer::Done { head: draft.next() })
+}
+
+pub fn unknown(id: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no subscription \"{id}\""))
+        .hint("`everwhen subscriptions list` shows what there is")
+}
+
+fn push(draft: &mut Draft<'_>, record: SubscriptionRecord) -> Result<(), Refusal> {
+    draft.push_run(RunRecord::Subscription(record))?;
+    Ok(())
+}
+
+/// The run and the note that it is of this event are one commit: a crash never makes two of one dispatch.
+fn dispatch(
+    draft: &mut Draft<'_>,
+    id: &str,
+    (automation, input): (&str, Value),
+    event: Value,
+    position: Position,
+) -> Result<Answer, Refusal> {
+    let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    let by = Invoked {
+        name: automation,
+        input,
+        actor: format!("event:{}:{}", text("topic"), text("id")),
+        depth: event["depth"].as_u64().unwrap_or(0) as u32 + 1,
+        kind: "event",
+        caller: None,
+        space: Some(text("space")),
+        event: Some(event),
+    };
+    let (verdict, run) = walk::invoke(draft, by).map_err(super::run::stopped)?;
+    let run = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);
+    let run = run.or_else(|| Some(verdict.values["start"]["id"].as_str()?.to_owned()));
+    // Its own conditions said no: there is nothing to do for it.
+    let unwanted = verdict.outcome == Outcome::Skipped && verdict.reason.as_deref() == Some("conditions");
+    if run.is_some() || unwanted {
+        push(draft, SubscriptionRecord::Started { id: id.to_owned(), event: position, run: run.clone() })?;
+    }
+    Ok(Answer::Started { run, outcome: verdict.outcome, reason: verdict.reason })
+}
+
+/// Said once of each event that a subscription is stuck on.
+fn stuck(draft: &mut Draft<'_>, id: String, event: Position, payload: &Value) -> Result<(), Refusal> {
+    if draft.state.runs.subscriptions.all.get(&id).is_none_or(|known| known.stuck == event) {
+        return Ok(());
+    }
+    push(draft, SubscriptionRecord::Stuck { id: id.clone(), event })?;
+    let mut payload = payload.clone();
+    payload["subscription"] = json!(id);
+    let (from, place) = (draft.len(), (draft.next(), draft.now));
+    let said = engine_event("workflow.dispatch_failed", &payload, place, draft.entropy);
+    draft.add(said)?;
+    Ok(route::all(draft, from)?)
+}

@@ -1,0 +1,103 @@
+//! Subscriptions of seed 003: events of a group start runs, and one that fails holds the rest.
+
+use engine::Caller;
+use serde_json::{Value, json};
+
+use crate::rig::Rig;
+use crate::runs::{apply, emitted, publish, rig};
+
+const GOOD: &str = "automation: reprice\nmode: parallel\nactions:\n  - publish: {topic: out.priced, payload: {sku: \"{{ input.sku }}\", why: \"{{ input.why }}\"}}\n";
+const BAD: &str = "---\nautomation: second\nmode: parallel\nactions:\n  - fail: no\n";
+const MENDED: &str = "---\nautomation: second\nmode: parallel\nactions:\n  - publish: {topic: out.second, payload: \"{{ input }}\"}\n";
+
+async fn put(rig: &Rig, id: &str, definition: Value) {
+    rig.tenant.put_subscription(id, &definition).await.unwrap();
+}
+
+fn price(rig: &Rig) -> impl Future<Output = ()> {
+    put(
+        rig,
+        "a-price",
+        json!({
+            "pattern": "price.*", "filter": "event.payload.new > 9", "automation": "reprice",
+            "input_mapper": {"sku": "$.payload.sku", "why": "literal:changed"},
+        }),
+    )
+}
+
+#[tokio::test]
+async fn an_event_that_a_subscription_wants_starts_one_run_with_the_mapped_input() {
+    let mut rig = rig(GOOD).await;
+    publish(&rig, "price.changed", json!({"sku": "early", "new": 10})).await;
+    price(&rig).await;
+    publish(&rig, "price.changed", json!({"sku": "low", "new": 1})).await;
+    publish(&rig, "price.changed", json!({"sku": "late", "new": 11})).await;
+    let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!((drained.triggered.len(), &drained.halted_on), (2, &None));
+    assert_eq!(drained.triggered[0]["subscription"], "a-price");
+    let both = [json!({"sku": "early", "why": "changed"}), json!({"sku": "late", "why": "changed"})];
+    assert_eq!(emitted(&rig, "out.priced"), both);
+    rig.crash();
+    let again = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert!(again.triggered.is_empty(), "{again:?}");
+    assert_eq!(rig.tenant.subscription("a-price").unwrap()["enabled"], true);
+    rig.tenant.enable_subscription("a-price", false).await.unwrap();
+    publish(&rig, "price.changed", json!({"sku": "off", "new": 11})).await;
+    rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!(emitted(&rig, "out.priced").len(), 2);
+    rig.tenant.drop_subscription("a-price").await.unwrap();
+    assert!(rig.tenant.subscriptions().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_fails_holds_the_drain_is_said_once_and_only_it_runs_again() {
+    let mut rig = rig(&format!("{GOOD}{BAD}")).await;
+    price(&rig).await;
+    put(&rig, "b-second", json!({"pattern": "price.*", "automation": "second"})).await;
+    publish(&rig, "price.changed", json!({"sku": "one", "new": 10})).await;
+    publish(&rig, "price.changed", json!({"sku": "two", "new": 11})).await;
+    for pass in 0..2 {
+        let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+        assert!(drained.halted_on.is_some(), "{drained:?}");
+        assert_eq!(emitted(&rig, "out.priced").len(), 1, "pass {pass}: what succeeded is not run again");
+        rig.crash();
+    }
+    let said = emitted(&rig, "workflow.dispatch_failed");
+    assert_eq!((said.len(), &said[0]["subscription"]), (1, &json!("b-second")));
+    apply(&rig, &format!("{GOOD}{MENDED}")).await;
+    let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!(drained.halted_on, None);
+    assert_eq!((emitted(&rig, "out.priced").len(), emitted(&rig, "out.second").len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_run_that_asks_a_person_holds_the_drain_and_is_found_again() {
+    let yaml = "automation: asks\nmode: parallel\nactions:\n  - ask: {question: sure?}\n  - publish: {topic: out.sure}\n";
+    let rig = rig(yaml).await;
+    put(&rig, "s", json!({"pattern": "price.*", "automation": "asks"})).await;
+    publish(&rig, "price.changed", json!({})).await;
+    let first = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!((first.triggered.len(), first.halted_on.is_some()), (1, true));
+    assert!(emitted(&rig, "workflow.dispatch_failed").is_empty(), "it has not failed");
+    let wait = rig.tenant.waits().unwrap()[0]["id"].as_str().unwrap().to_owned();
+    rig.tenant.answer_wait(&Caller::local(), &wait, json!(true)).unwrap();
+    let second = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!((second.triggered.len(), second.halted_on), (0, None));
+    assert_eq!(emitted(&rig, "out.sure").len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_subscription_is_refused_where_it_is_wrong() {
+    let rig = Rig::new();
+    for (definition, pointer) in [
+        (json!({"automation": "a"}), "/pattern"),
+        (json!({"pattern": "a..b", "automation": "a"}), "/pattern"),
+        (json!({"pattern": "a"}), "/automation"),
+        (json!({"pattern": "a", "automation": "a", "filter": "1 +"}), "/filter"),
+        (json!({"pattern": "a", "automation": "a", "input_mapper": 1}), "/input_mapper"),
+        (json!({"pattern": "a", "automation": "a", "more": 1}), "/more"),
+    ] {
+        let problem = rig.tenant.put_subscription("s", &definition).await.unwrap_err();
+        assert_eq!(problem.pointer(), Some(pointer), "{problem}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Subscriptions over HTTP: rows that say which events of a group start which automation (contracts §14).
+
+use axum::extract::Path;
+use engine::tenant::subscriptions::Drained;
+use hyper::StatusCode;
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use crate::body::{self, object, only_json};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+
+const BODY_MAX: usize = 64 << 10;
+const FIELDS: [&str; 7] = ["id", "pattern", "filter", "input_mapper", "automation", "enabled", "group"];
+
+/// `GET /v1/subscriptions`
+pub async fn list(call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    let all = call.tenant.subscriptions()?;
+    Ok(json_answer(StatusCode::OK, json!({ "subscriptions": all }).to_string()))
+}
+
+/// `GET /v1/subscriptions/{id}`
+pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    Ok(json_answer(StatusCode::OK, call.tenant.subscription(&id)?.to_string()))
+}
+
+/// `POST /v1/subscriptions`: as PUT, with the id in the body.
+pub async fn add(call: Call) -> Answer {
+    let (tenant, said) = read(call).await?;
+    let id = said["id"].as_str().map(str::to_owned);
+    let id = id.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"id\" is missing").at("/id"))?;
+    put_as(&tenant, &id, &said).await
+}
+
+/// `PUT /v1/subscriptions/{id}`
+pub async fn put(Path(id): Path<String>, call: Call) -> Answer {
+    let (tenant, said) = read(call).await?;
+    if said["id"].as_str().is_some_and(|said| said != id) {
+        return Err(Problem::new(Code::RequestInvalid, "\"id\" is not that of the path").at("/id").into());
+    }
+    put_as(&tenant, &id, &said).await
+}
+
+/// `PATCH /v1/subscriptions/{id}`: what is not said stays; `null` takes away.
+pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
+    let (tenant, said) = read(call).await?;
+    let mut whole = tenant.subscription(&id)?;
+    if let (Value::Object(whole), Value::Object(said)) = (&mut whole, said) {
+        whole.remove("last");
+        whole.extend(said);
+    }
+    put_as(&tenant, &id, &whole).await
+}
+
+/// `DELETE /v1/subscriptions/{id}`
+pub async fn delete(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    call.tenant.drop_subscription(&id).await?;
+    Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
+}
+
+/// `POST /v1/subscriptions/{id}/enable|disable`
+pub async fn switch(Path((id, what)): Path<(String, String)>, call: Call) -> Answer {
+    call.params(&[])?;
+    let enabled = match what.as_str() {
+        "enable" => true,
+        "disable" => false,
+        _ => return Err(Problem::new(Code::NotFound, format!("\"{what}\" is nothing to do here")).into()),
+    };
+    Ok(json_answer(StatusCode::OK, call.tenant.enable_subscription(&id, enabled).await?.to_string()))
+}
+
+async fn read(call: Call) -> Result<(engine::Tenant, Value), Problem> {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let tenant = call.tenant.clone();
+    Ok((tenant, Value::Object(object(&call.bytes(BODY_MAX).await?, &FIELDS)?)))
+}
+
+async fn put_as(tenant: &engine::Tenant, id: &str, said: &Value) -> Answer {
+    let (new, subscription) = tenant.put_subscription(id, said).await?;
+    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json_answer(status, subscription.to_string()))
+}
+
+/// `POST /v1/groups/{name}/dispatch`: one pass over the events of a group.
+pub async fn dispatch(Path(name): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    let tenant = call.tenant.clone();
+    let said = object(&call.bytes(BODY_MAX).await?, &["limit"])?;
+    let limit = limit_of(said.get("limit"))?;
+    let done = tenant.drain_subscriptions(&name, limit).await?;
+    Ok(json_answer(StatusCode::OK, drained(&done).to_string()))
+}
+
+pub fn limit_of(said: Option<&Value>) -> Result<u64, Problem> {
+    let wrong = || body::wrong("/limit", "\"limit\" is a whole number from 1");
+    said.map_or(Ok(100), |limit| limit.as_u64().filter(|n| *n > 0).ok_or_else(wrong))
+}
+
+/// As contracts §4 answers a drain.
+pub fn drained(drained: &Drained) -> Value {
+    json!({
+        "processed": drained.processed, "triggered": drained.triggered, "halted_on_event_id": drained.halted_on,
+        "last_event_id": drained.last, "skipped_due_to_lock": drained.locked,
+    })
+}
