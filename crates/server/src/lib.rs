@@ -122,6 +122,17 @@ impl Doors {
 
 /// Every path, in the order of contracts §2, §4 and §13.
 fn router(doors: Arc<Doors>) -> Router {
+    of_bus()
+        .merge(of_rows())
+        .merge(of_automations())
+        .merge(of_house())
+        .fallback(problem::no_such_path)
+        .method_not_allowed_fallback(problem::wrong_method)
+        .with_state(doors)
+}
+
+/// Events and groups, and the paths of seed 003.
+fn of_bus() -> Router<Arc<Doors>> {
     Router::new()
         .route("/v1/events", get(events::find).post(publish::publish))
         .route("/v1/events/stream", get(stream::stream))
@@ -140,6 +151,15 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/groups/{name}/resume", post(groups::resume))
         .route("/v1/groups/{name}/dead-letters", get(groups::dead_letters))
         .route("/v1/groups/{name}/dead-letters/redrive", post(groups::redrive))
+        .route("/v1/groups/{name}/dispatch", post(subscriptions::dispatch))
+        .route("/api/events/record", post(seed003::record))
+        .route("/api/events/recent", get(seed003::recent))
+        .route("/api/events/drain", post(seed003::drain))
+}
+
+/// What is declared, and rows.
+fn of_rows() -> Router<Arc<Doors>> {
+    Router::new()
         .route("/v1/entities/{concept}", get(entities::list).post(entities::insert))
         .route("/v1/entities/{concept}/import", post(entities::import::import))
         .route(
@@ -153,6 +173,11 @@ fn router(doors: Arc<Doors>) -> Router {
         .route("/v1/mutations/{name}", post(declared::mutate))
         .route("/v1/plan", post(declared::plan))
         .route("/v1/apply", post(declared::apply))
+}
+
+/// Automations, their runs, and why.
+fn of_automations() -> Router<Arc<Doors>> {
+    Router::new()
         .route("/v1/runs", get(runs::list).post(runs::operate::start))
         .route("/v1/runs/bulk", post(runs::operate::bulk))
         .route("/v1/runs/{id}", get(runs::get))
@@ -180,23 +205,21 @@ fn router(doors: Arc<Doors>) -> Router {
                 .delete(subscriptions::delete),
         )
         .route("/v1/subscriptions/{id}/{what}", post(subscriptions::switch))
-        .route("/v1/groups/{name}/dispatch", post(subscriptions::dispatch))
         .route("/v1/decisions", get(runs::decisions))
         .route("/v1/explain/{what}/{id}", get(runs::explain))
         .route("/v1/clock", post(clock::advance))
+}
+
+/// Upkeep and health.
+fn of_house() -> Router<Arc<Doors>> {
+    Router::new()
         .route("/v1/erase", post(maintain::erase))
         .route("/v1/backup", post(maintain::backup))
         .route("/v1/verify", get(maintain::verify))
         .route("/v1/import", post(maintain::import))
         .route("/v1/records", get(maintain::records))
-        .route("/api/events/record", post(seed003::record))
-        .route("/api/events/recent", get(seed003::recent))
-        .route("/api/events/drain", post(seed003::drain))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::metrics))
         .route("/errors/{code}", get(problem::page))
-        .fallback(problem::no_such_path)
-        .method_not_allowed_fallback(problem::wrong_method)
-        .with_state(doors)
 }

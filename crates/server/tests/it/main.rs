@@ -20,3 +20,4 @@ mod runs;
 mod seed003;
 mod shutdown;
 mod stream;
+mod subscriptions;
