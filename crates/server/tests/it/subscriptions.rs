@@ -24,7 +24,7 @@ fn a_drain_starts_what_subscriptions_want_and_halts_where_one_fails() {
     server.post("/v1/subscriptions", price.to_string()).ok(201);
     let picky =
         json!({"pattern": "price.*", "automation": "picky", "input_mapper": {"bad": "$.payload.bad"}});
-    server.put("/v1/subscriptions/picky", &picky.to_string()).ok(201);
+    server.put("/v1/subscriptions/picky", picky.to_string()).ok(201);
     server.publish("price.changed", r#"{"sku":"a"}"#);
     server.publish("price.changed", r#"{"sku":"b","bad":true}"#);
     server.publish("price.changed", r#"{"sku":"c"}"#);
