@@ -179,18 +179,17 @@ pub fn blank(draft: &mut Draft<'_>, automation: &Arc<Automation>, trigger: &str,
 /// The next one that queued behind a run that has ended.
 pub fn next_queued(draft: &mut Draft<'_>, ended: &Run) -> Result<()> {
     let stage = (ended.automation.clone(), ended.key.clone());
-    if draft.state.runs.stage.get(&stage).is_some_and(|live| !live.is_empty()) {
-        return Ok(());
+    // One that has expired meanwhile makes way for the one behind it.
+    while draft.state.runs.stage.get(&stage).is_none_or(|live| live.is_empty()) {
+        let mut queue = draft.state.pending_of(&ended.automation, &ended.key);
+        let Some(next) = queue.find(|(_, pending)| pending.gate == "mode").map(|(id, _)| *id) else { break };
+        drop(queue);
+        super::wake_due::go_on(draft, next)?;
+        if draft.state.pending().contains_key(&next) {
+            break;
+        }
     }
-    let next = draft
-        .state
-        .pending_of(&ended.automation, &ended.key)
-        .find(|(_, pending)| pending.gate == "mode")
-        .map(|(id, _)| *id);
-    match next {
-        Some(id) => super::wake_due::go_on(draft, id),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Starts what waited in the queue and was brought by no event: a person, a call, a schedule.

@@ -355,7 +355,9 @@ steps:
 #[test]
 fn an_event_whose_time_to_live_is_over_starts_nothing() {
     let place = Place::new();
-    place.write("a.yaml", "automation: late\ntriggers: [{event: in.*, debounce: {for: 1m}}]\nactions: []\n");
+    let late = "- automation: late\n  triggers: [{event: in.*, debounce: {for: 1m}}]\n  actions: []\n";
+    let turn = "- automation: turn\n  triggers: [{event: q.*}]\n  mode: queued\n  actions: [{delay: 1m}]\n";
+    place.write("a.yaml", &format!("{late}{turn}"));
     place.write(
         "s.yaml",
         "
@@ -365,6 +367,9 @@ steps:
   - publish: {topic: in.a, ttl: 5}
   - advance: 2m
   - expect: {runs: {automation: late, started: 0}, decisions: {automation: late, outcome: expired, reason: ttl, total: 1}}
+  - publish: [{topic: q.a}, {topic: q.b, ttl: 5}, {topic: q.c}]
+  - advance: 3m
+  - expect: {runs: {automation: turn, completed: 2, queued: 0}}
 ",
     );
     let done = place.run(&["test", "s.yaml", "--json"]);
