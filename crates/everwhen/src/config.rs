@@ -167,8 +167,8 @@ fn tenants(top: &Table<'_>, settings: &mut Settings) -> Result<(), Problem> {
         tenant.only(&["layers"], &TABLES)?;
         let mut switches = settings.switches;
         let table = tenant.table("layers")?;
-        let layers = TABLES.iter().find(|(name, _)| *name == "layers").map_or(&[][..], |(_, keys)| *keys);
-        table.iter().try_for_each(|table| table.only(layers, &TABLES))?;
+        let known = TABLES.iter().find(|(name, _)| *name == "layers").map_or(&[][..], |(_, keys)| *keys);
+        table.iter().try_for_each(|table| table.only(known, &TABLES))?;
         layers(&Layered { table: Ok(table), env: &|_| None, section: "layers" }, &mut switches)?;
         settings.tenants.insert(name.to_owned(), switches);
     }
