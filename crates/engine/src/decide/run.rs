@@ -16,6 +16,7 @@ use super::{Refusal, effect, subscription};
 use crate::absent;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
+use crate::faults::planted;
 use crate::route::{self, start, wake_due};
 use crate::run::{Wait, WaitKind};
 use crate::schedule;
@@ -218,7 +219,7 @@ fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
         }
         match timer.clone() {
             // One that was held to its length may be left over from a wait that ended otherwise.
-            Timer::Wait(id) if !is_waiting(draft, id)? => {}
+            Timer::Wait(id) if !planted("fire_by_index_id") && !is_waiting(draft, id)? => {}
             Timer::Wait(id) => route::end_wait(draft, id, How::Timeout, None, Value::Null)?,
             Timer::Recheck(id) => recheck(draft, id, at)?,
             Timer::Run(run) => walk::time_out(draft, run)?,
