@@ -14,7 +14,6 @@
 //! no later station, not even in a count.
 
 mod attention;
-mod base64;
 mod check;
 pub mod cloudevents;
 mod draft;

@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod base64;
 pub mod definition;
 pub mod event;
 pub mod group;

@@ -3,11 +3,11 @@
 
 use model::event::Subject;
 use model::topic::{check_topic, is_engine, is_reserved};
-use model::{Code, Problem, json};
+use model::{Code, Problem, base64, json};
 use serde_json::value::RawValue;
 
 use super::draft::raw;
-use super::{Caller, Draft, base64, read};
+use super::{Caller, Draft, read};
 use crate::settings::Limits;
 
 const ID_CHARS_MAX: usize = 128;

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use model::json;
-use model::{Code, Problem};
+use model::{Code, Problem, base64};
 use serde_json::Value;
 
 use super::{NO_SOURCE, parse_subject};
 use crate::admit::draft::{Draft, missing, raw};
 use crate::admit::ext::Ext;
-use crate::admit::{base64, check, read};
+use crate::admit::{check, read};
 use crate::settings::Limits;
 
 pub(super) struct Reader<'l> {

@@ -1,8 +1,8 @@
-//! Base64 (RFC 4648 §4, padded): how content that is not JSON stands in a payload.
+//! Base64 (RFC 4648 §4): how bytes stand in JSON and in headers.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let word =
@@ -16,7 +16,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// The bytes, or `None` when the text is not what [`encode`] could have written.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
     }
@@ -37,6 +37,24 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
             return None;
         }
         out.extend_from_slice(kept);
+    }
+    Some(out)
+}
+
+/// As [`decode`], for what others wrote: padding may be missing, and bits that say nothing may be set.
+pub fn decode_loosely(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=');
+    if text.len() - digits.len() > 2 || digits.len() % 4 == 1 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    for chunk in digits.as_bytes().chunks(4) {
+        let mut word = 0u32;
+        for byte in chunk {
+            word = word << 6 | u32::from(digit(*byte)?);
+        }
+        word <<= 6 * (4 - chunk.len());
+        out.extend_from_slice(&word.to_be_bytes()[1..chunk.len()]);
     }
     Some(out)
 }
@@ -69,6 +87,17 @@ mod tests {
         for (plain, coded) in table {
             assert_eq!(encode(plain.as_bytes()), coded);
             assert_eq!(decode(coded).as_deref(), Some(plain.as_bytes()), "{coded}");
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_may_lack_padding_but_not_digits() {
+        for text in ["Zg==", "Zg", "Zh"] {
+            assert_eq!(decode_loosely(text).as_deref(), Some(b"f".as_slice()), "{text}");
+        }
+        assert_eq!(decode_loosely("Zm8").as_deref(), Some(b"fo".as_slice()));
+        for bad in ["Z", "Zm9vZ", "Zg===", "Z!", "Zm 9"] {
+            assert_eq!(decode_loosely(bad), None, "{bad:?}");
         }
     }
 
