@@ -13,7 +13,10 @@
 pub mod account;
 mod http;
 pub mod rounds;
+pub mod runs;
 pub mod serve;
+mod server;
+mod sink;
 pub mod worker;
 
 /// The groups of the workers.

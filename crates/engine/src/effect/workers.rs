@@ -17,6 +17,7 @@ use super::guard::Guard;
 use super::http::{Answer, Http, Request};
 use super::{Class, Failure};
 use crate::decide::effect::UNKNOWN;
+use crate::declared;
 use crate::pool::Bell;
 use crate::run::Effect;
 use crate::settings::Effects;
@@ -82,8 +83,11 @@ impl Workers {
     }
 
     async fn work(self: &Arc<Self>, tenant: &Tenant, effect: Arc<Effect>) {
-        let (workers, asked) = (self.clone(), effect.clone());
-        let task = self.http.runtime().spawn(async move { workers.perform(&asked).await });
+        let (workers, asked, of) = (self.clone(), effect.clone(), tenant.clone());
+        let task = match effect.kind == declared::DETACHED {
+            true => self.http.runtime().spawn_blocking(move || of.answer_query(&asked)),
+            false => self.http.runtime().spawn(async move { workers.perform(&asked).await }),
+        };
         tenant.effect_is_out(&effect, task.abort_handle());
         let made = task.await;
         tenant.effect_is_back(&effect);
@@ -149,8 +153,16 @@ impl Workers {
             headers,
             body,
             timeout: timeout.unwrap_or(self.timeout),
-            idempotency_key: Some(effect.key.clone()),
+            idempotency_key: Some(key_of(effect)),
         }
+    }
+}
+
+/// One key over every attempt and every life of the process.
+fn key_of(effect: &Effect) -> String {
+    match crate::faults::planted("key_per_life") {
+        true => format!("{}-{}", effect.key, std::process::id()),
+        false => effect.key.clone(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `crash --kill9 N --serve N --power N [--seed S]`: ends the real engine badly N times and says whether anything was lost.
+//! `crash --kill9 N --serve N --runs N --power N [--seed S]`: ends the real engine badly N times and says whether anything was lost.
 
 #![expect(clippy::disallowed_methods, reason = "a harness: the seed comes from the clock unless it is given")]
 
@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sim::crash::rounds::{self, Tally};
-use sim::crash::serve;
 use sim::crash::worker::{self, Orders};
+use sim::crash::{runs, serve};
 use sim::power;
 
-const USAGE: &str = "crash [--kill9 N] [--serve N] [--power N] [--seed S]";
+const USAGE: &str = "crash [--kill9 N] [--serve N] [--runs N] [--power N] [--seed S]";
 
 struct Arguments {
     kill9: usize,
     serve: usize,
+    runs: usize,
     power: usize,
     seed: u64,
 }
@@ -35,25 +36,26 @@ fn main() -> ExitCode {
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos() as u64;
-    let mut parsed = Arguments { kill9: 0, serve: 0, power: 0, seed: seed % 1_000_000 };
+    let mut parsed = Arguments { kill9: 0, serve: 0, runs: 0, power: 0, seed: seed % 1_000_000 };
     while let Some(word) = words.next() {
         let number = words.next()?.parse::<u64>().ok()?;
         match word.as_str() {
             "--kill9" => parsed.kill9 = number as usize,
             "--serve" => parsed.serve = number as usize,
+            "--runs" => parsed.runs = number as usize,
             "--power" => parsed.power = number as usize,
             "--seed" => parsed.seed = number,
             _ => return None,
         }
     }
-    if parsed.kill9 + parsed.serve + parsed.power == 0 {
-        (parsed.kill9, parsed.serve, parsed.power) = (40, 8, 10);
+    if parsed.kill9 + parsed.serve + parsed.runs + parsed.power == 0 {
+        (parsed.kill9, parsed.serve, parsed.runs, parsed.power) = (40, 8, 8, 10);
     }
     Some(parsed)
 }
 
 fn run(arguments: &Arguments) -> ExitCode {
-    let Arguments { kill9, serve, power, seed } = *arguments;
+    let Arguments { kill9, serve, runs, power, seed } = *arguments;
     println!("seed {seed}");
     let mut failed = 0;
     if kill9 > 0 {
@@ -61,6 +63,9 @@ fn run(arguments: &Arguments) -> ExitCode {
     }
     if serve > 0 {
         failed += report("serve", serve::kill9(serve, seed), seed);
+    }
+    if runs > 0 {
+        failed += report("runs", runs::kill9(runs, seed), seed);
     }
     if power > 0 {
         failed += match power::ability() {
@@ -75,7 +80,7 @@ fn run(arguments: &Arguments) -> ExitCode {
             }
         };
     }
-    let passed = [kill9, serve, power].iter().filter(|rounds| **rounds > 0).count() - failed;
+    let passed = [kill9, serve, runs, power].iter().filter(|rounds| **rounds > 0).count() - failed;
     println!("{passed} passed, {failed} failed");
     ExitCode::from(u8::from(failed > 0))
 }

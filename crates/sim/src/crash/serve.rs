@@ -7,21 +7,19 @@
 //!   kill ───────────────────────────────────▶ ✝   every client sees its connection end
 //! ```
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::account::Account;
 use super::http::Client;
 use super::rounds::{ERA, Tally, text, verify};
+use super::server::Server;
 use super::{GROUPS, numbered};
 use crate::random::Random;
 use crate::scratch::Scratch;
@@ -164,63 +162,4 @@ fn settle(client: &mut Client, group: &str, deliveries: &[Value], say: &Sender<S
         let _ = say.send(format!("ack {group} {}", delivery["event"]["position"]));
     }
     true
-}
-
-/// The child. Killed when dropped.
-struct Server {
-    child: Child,
-    url: String,
-    /// Kept open: a server that cannot say something must not stumble over it.
-    _said: BufReader<ChildStdout>,
-}
-
-impl Server {
-    fn start(data: &Path) -> Result<Server, String> {
-        let mut command = Command::new(binary()?);
-        command.args(["serve", "--no-auth", "--json", "--listen", "127.0.0.1:0", "--data"]).arg(data);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(text)?;
-        let mut said = BufReader::new(child.stdout.take().ok_or("the server has no pipe")?);
-        let mut line = String::new();
-        said.read_line(&mut line).map_err(text)?;
-        let ready: Value = serde_json::from_str(&line).unwrap_or_default();
-        match ready["url"].as_str() {
-            Some(url) => Ok(Server { url: url.to_owned(), child, _said: said }),
-            None => {
-                let status = child.wait().map_err(text)?;
-                Err(format!("the server does not start ({status}): {line:?}"))
-            }
-        }
-    }
-
-    fn kill(&mut self) -> Result<(), String> {
-        if let Ok(Some(status)) = self.child.try_wait() {
-            return Err(format!("the server ended by itself: {status}"));
-        }
-        self.child.kill().map_err(text)?;
-        self.child.wait().map(|_| ()).map_err(text)
-    }
-
-    fn stop(&mut self) -> Result<(), String> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).map_err(text)?;
-        let status = self.child.wait().map_err(text)?;
-        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// `everwhen` lies where this program lies.
-fn binary() -> Result<PathBuf, String> {
-    let path = std::env::current_exe().map_err(text)?.with_file_name("everwhen");
-    if path.exists() {
-        Ok(path)
-    } else {
-        Err(format!("\"{}\" is not built; `cargo build -p everwhen`", path.display()))
-    }
 }

@@ -133,6 +133,12 @@ mod planted {
     }
 
     #[test]
+    fn the_fault_key_per_life_is_found_by_a_sink_that_remembers_keys() {
+        let (passed, said) = run(CRASH, "key_per_life", &["--runs", "8", "--seed", "1"]);
+        assert!(!passed && said.contains("came to the sink under the keys"), "{said}");
+    }
+
+    #[test]
     fn the_fault_ack_early_is_found_by_kill_9_of_the_real_engine() {
         let (passed, said) = run(CRASH, "ack_early", &["--kill9", "40", "--seed", "1"]);
         assert!(!passed && said.contains("breaks a promise"), "{said}");
