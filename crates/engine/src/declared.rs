@@ -1,19 +1,28 @@
-//! Declared queries and mutations as a run calls them: on the writer's own connection, so that it sees its own writes.
+//! Declared queries and mutations as a run calls them: on the writer's own connection, so that it sees its own writes, or
+//! detached, off the loop, as long as it takes.
 
 use model::definition::{AsOf, Query};
+use model::record::How;
 use model::{Code, Problem, Timestamp};
 use rusqlite::{Connection, params_from_iter};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::admit::Caller;
 use crate::entity::find::{self, Find, shape};
 use crate::entity::{Catalog, Row};
+use crate::run::Effect;
 use crate::state::entity::row_of;
 
 pub(crate) use crate::tenant::entity_query::{check_args, mutation};
 
+/// The kind of the effects that are detached queries. They act on nothing outside, and tries and simulations answer them too.
+pub const DETACHED: &str = "query";
+
 /// Rows that a query inside a walk may look at: worth about 5 ms (rules R5).
 const ROWS_MAX: u64 = 5_000;
+/// Bytes of a step's output (rules R5).
+const SAID_MAX: usize = 1 << 20;
 
 pub struct Asked<'a> {
     pub name: &'a str,
@@ -24,18 +33,91 @@ pub struct Asked<'a> {
     pub now: Timestamp,
 }
 
+/// What a run wrote down to have answered off the loop.
+#[derive(Deserialize)]
+pub struct Detached {
+    pub query: String,
+    args: Map<String, Value>,
+    space: Option<String>,
+    actor: String,
+    now: Timestamp,
+}
+
+impl Detached {
+    pub fn of(effect: &Effect) -> Result<Detached, Problem> {
+        let garbled =
+            |error: serde_json::Error| Problem::new(Code::Internal, format!("a query asks {error}"));
+        Detached::deserialize(&effect.with).map_err(garbled)
+    }
+
+    /// The answer, by whoever can look for rows: without a limit on how many, but on how much is said of them.
+    pub fn answer(
+        self,
+        catalog: &Catalog,
+        look: impl FnOnce(&Query, &Find) -> Result<Vec<Row>, Problem>,
+    ) -> Result<Value, Problem> {
+        let query = catalog.query(&self.query)?;
+        let caller = Caller { actor: self.actor, trace: None, outside: false };
+        let space = self.space.as_deref();
+        let asked = Asked { name: &self.query, args: self.args, space, caller: &caller, now: self.now };
+        let find = find(catalog, query, asked)?;
+        let rows = look(query, &find)?;
+        let said = shaped(catalog, query, &find, rows)?;
+        match said.to_string().len() {
+            0..=SAID_MAX => Ok(said),
+            bytes => {
+                let detail = format!("query \"{}\" found {bytes} bytes of rows for one step", query.name);
+                Err(Problem::new(Code::QueryTooSlow, detail).hint("count, shape or paginate them"))
+            }
+        }
+    }
+
+    /// As [`Detached::answer`], over rows that are at hand.
+    pub fn answer_from(self, catalog: &Catalog, db: &Connection) -> Result<Value, Problem> {
+        self.answer(catalog, |query, find| match query.as_of {
+            Some(AsOf::Expr(_)) => Err(past(query)),
+            _ => collect(db, find, query, u64::MAX),
+        })
+    }
+}
+
+/// As a worker tells it.
+pub fn told(answer: Result<Value, Problem>) -> (How, Value) {
+    match answer {
+        Ok(value) => (How::Done, value),
+        Err(problem) => {
+            let error =
+                json!({"code": problem.code().as_str(), "message": problem.detail(), "class": "permanent"});
+            (How::Failed, error)
+        }
+    }
+}
+
+fn past(query: &Query) -> Problem {
+    let detail = format!("query \"{}\" reads the past, which takes too long here", query.name);
+    Problem::new(Code::RequestInvalid, detail).hint("declare it `detached`")
+}
+
 /// Rows as a list, shaped as the query says, or their number.
 pub fn query(catalog: &Catalog, db: &Connection, asked: Asked<'_>) -> Result<Value, Problem> {
     let query = catalog.query(asked.name)?;
     if let Some(AsOf::Expr(_)) = &query.as_of {
-        let detail = format!("query \"{}\" reads the past, which a run cannot wait for", query.name);
-        return Err(Problem::new(Code::RequestInvalid, detail));
+        return Err(past(query));
     }
+    let find = find(catalog, query, asked)?;
+    shaped(catalog, query, &find, collect(db, &find, query, ROWS_MAX)?)
+}
+
+/// What is looked for, its arguments checked.
+pub fn find(catalog: &Catalog, query: &Query, asked: Asked<'_>) -> Result<Find, Problem> {
     let args = Value::Object(check_args(&query.name, &query.args, asked.args)?);
     let actor = asked.caller.actor.clone();
     let mut find = Find::query(catalog, query, find::Asked { args, actor, now: asked.now })?;
     find.space = asked.space.map(str::to_owned);
-    let rows = collect(db, &find, query)?;
+    Ok(find)
+}
+
+pub fn shaped(catalog: &Catalog, query: &Query, find: &Find, rows: Vec<Row>) -> Result<Value, Problem> {
     if query.count {
         return Ok(rows.len().into());
     }
@@ -48,7 +130,8 @@ pub fn query(catalog: &Catalog, db: &Connection, asked: Asked<'_>) -> Result<Val
     }
 }
 
-fn collect(db: &Connection, find: &Find, query: &Query) -> Result<Vec<Row>, Problem> {
+/// The rows that are wanted; an error when that takes a look at more than `rows_max`.
+pub fn collect(db: &Connection, find: &Find, query: &Query, rows_max: u64) -> Result<Vec<Row>, Problem> {
     let broken = |err: rusqlite::Error| crate::env::broken(crate::state::Fault(err));
     let limit = if query.count { usize::MAX } else { query.paginate.map_or(1_000, |n| n as usize) };
     let statement = find.statement(None);
@@ -57,7 +140,7 @@ fn collect(db: &Connection, find: &Find, query: &Query) -> Result<Vec<Row>, Prob
     let (mut rows, mut looked_at) = (Vec::new(), 0);
     while let Some(row) = found.next().map_err(broken)? {
         looked_at += 1;
-        if looked_at > ROWS_MAX {
+        if looked_at > rows_max {
             return Err(too_slow(query));
         }
         let row = row_of(row).map_err(broken)?;

@@ -58,6 +58,7 @@ pub mod pool;
 
 pub use admit::{Caller, Draft, Layer};
 pub use command::{Outcome, Plan, Receipt};
+pub use declared::DETACHED;
 pub use deliver::Delivery;
 pub use deliver::follow::{Follow, Follower};
 pub use deliver::push::{Ack, Handling, Nack, Subscription};

@@ -11,7 +11,7 @@ pub mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ledger::{Chain, Head};
@@ -22,6 +22,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi, params}
 pub use group::{Failure, Group};
 
 use crate::entity::Catalog;
+use crate::entity::seal::Key;
 
 /// Numbered, in order, never edited once released: the index is the version before it runs.
 const MIGRATIONS: &[&str] = &[
@@ -72,6 +73,8 @@ pub struct State {
     pub format: u32,
     /// Where runs of no space write; set by whoever opens it, no part of what it says.
     pub default_space: String,
+    /// Seals what runs write; set as the default space is, and there once a concept with a secret is declared.
+    pub key: Arc<OnceLock<Key>>,
     /// Where the wall clock was set, and by how many milliseconds; the last few times. An event's `ttl` is counted over them.
     pub steps: Vec<(Position, i64)>,
     pub catalog: Arc<Catalog>,
@@ -123,6 +126,7 @@ impl State {
             before: Chain::ZERO,
             format: 1,
             default_space: "default".to_owned(),
+            key: Arc::default(),
             steps: Vec::new(),
             catalog: Arc::default(),
             carried: None,

@@ -146,7 +146,7 @@ pub(crate) struct Inner {
     /// To those who follow at this moment.
     live: live::Live,
     /// What secrets are sealed with; read or made when the first one is.
-    key: std::sync::OnceLock<Key>,
+    key: Arc<std::sync::OnceLock<Key>>,
     /// Groups whose events are being dispatched.
     draining: Mutex<BTreeSet<String>>,
     /// Effects that workers have, and how these are told to stop.

@@ -9,6 +9,7 @@
 mod ask;
 mod branch;
 mod call;
+mod detached;
 mod effect;
 mod judge;
 mod looping;

@@ -44,7 +44,7 @@ pub struct Find {
     /// Fields whose value is known.
     equal: Vec<(String, Value)>,
     sort: Vec<Order>,
-    asked: Asked,
+    pub asked: Asked,
 }
 
 /// One key of a sort, as SQL.

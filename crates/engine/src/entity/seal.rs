@@ -13,6 +13,10 @@ use model::definition::{Field, Type};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::check::check_secret;
+use super::{Concept, MASK, Write};
+use model::Problem;
+
 const VERSION: &str = "v1.";
 const NONCE: usize = 24;
 
@@ -60,6 +64,27 @@ impl Key {
         nonce.copy_from_slice(&outer[..NONCE]);
         nonce
     }
+}
+
+/// Secrets leave a write's fields before a record is formed; the mask stays and means "as it is". The space is known by now.
+pub fn seal(key: &Key, concept: &Concept, write: &mut Write) -> Result<(), Problem> {
+    let (space, id) = (write.space.clone(), write.id.clone().unwrap_or_default());
+    let Some(fields) = write.action.fields_mut() else { return Ok(()) };
+    for pointer in &concept.secrets {
+        let Some(slot) = value_mut(fields, pointer).filter(|value| !value.is_null() && *value != MASK) else {
+            continue;
+        };
+        let value = std::mem::replace(slot, MASK.into());
+        let Some(field) = field_at(&concept.definition.fields, pointer) else { continue };
+        let value = check_secret(concept, field, value, pointer)?;
+        write.sealed.insert(pointer.clone(), key.seal(&place_of(concept.id(), &space, &id, pointer), &value));
+    }
+    Ok(())
+}
+
+/// Where a secret belongs.
+pub fn place_of(concept: &str, space: &str, id: &str, pointer: &str) -> String {
+    [concept, space, id, pointer].join("\u{0}")
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -12,7 +12,7 @@ use model::{Position, Problem, Timestamp};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::sandbox::{circles, shown_effect};
+use super::sandbox::{circles, shown_effect, stubbed};
 use super::{Tenant, broken};
 use crate::apply::{Place, apply};
 use crate::command::RunCommand;
@@ -60,6 +60,7 @@ impl Tenant {
         let head = self.head();
         let mut test = Backtest::new(lock(&self.0.entropy).split(), definitions, head)?;
         test.state.default_space.clone_from(&self.settings().default_space);
+        test.state.key = self.0.key.clone();
         let (mut begun, mut next, mut bytes) = (false, self.first().max(1), Vec::new());
         let mut first = None;
         while next <= head {
@@ -222,8 +223,10 @@ impl Backtest {
                 return Ok(());
             };
             let live = self.state.run(run).map_err(broken)?;
-            self.effects.extend(live.and_then(|live| shown_effect(&live, wait)));
-            let done = RunCommand::EffectDone { run, wait, how: How::Done, value: Value::Null };
+            self.effects.extend(live.as_ref().and_then(|live| shown_effect(live, wait)));
+            let stub = |live| stubbed(&self.state, live, wait);
+            let (how, value) = live.as_ref().map_or((How::Done, Value::Null), stub);
+            let done = RunCommand::EffectDone { run, wait, how, value };
             self.on_draft(now, |draft| decide::run::decide(draft, done).map(drop))?;
         }
         Err(circles())

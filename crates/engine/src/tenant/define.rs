@@ -29,6 +29,10 @@ impl Tenant {
         dry_run: bool,
     ) -> Result<Plan, Problem> {
         let managed_by = format!("workspace:{workspace}");
+        let has_secret = |definition: &Definition| matches!(definition, Definition::Concept(concept) if concept.has_secret());
+        if !dry_run && definitions.iter().any(has_secret) {
+            self.key()?;
+        }
         match self.ask(Command::Apply { managed_by, definitions, dry_run }).await? {
             Answer::Applied(plan) => Ok(plan),
             _ => Err(unexpected()),

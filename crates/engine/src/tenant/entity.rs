@@ -20,9 +20,8 @@ use super::{Tenant, open};
 use crate::admit::Caller;
 use crate::command::{Answer, Command};
 use crate::deliver::lock;
-use crate::entity::check::check_secret;
-use crate::entity::seal::{Key, field_at, value_mut};
-use crate::entity::{Concept, MASK, Row, Write, Written};
+use crate::entity::seal::{self, Key, place_of};
+use crate::entity::{Concept, Row, Write, Written};
 use crate::state::{Fault, entity as state};
 use crate::writer::Fatal;
 
@@ -64,26 +63,10 @@ impl Tenant {
         write.actor.clone_from(&caller.actor);
         write.owner = caller.outside.then(|| caller.actor.clone());
         write.trace = write.trace.or_else(|| caller.trace.clone());
-        self.seal(concept, &mut write)?;
-        Ok(write)
-    }
-
-    /// Secrets leave the fields before a record is formed; the mask stays and means "as it is".
-    fn seal(&self, concept: &Concept, write: &mut Write) -> Result<(), Problem> {
-        let (space, id) = (write.space.clone(), write.id.clone().unwrap_or_default());
-        let Some(fields) = write.action.fields_mut() else { return Ok(()) };
-        for pointer in &concept.secrets {
-            let Some(slot) = value_mut(fields, pointer).filter(|value| !value.is_null() && *value != MASK)
-            else {
-                continue;
-            };
-            let value = std::mem::replace(slot, MASK.into());
-            let Some(field) = field_at(&concept.definition.fields, pointer) else { continue };
-            let value = check_secret(concept, field, value, pointer)?;
-            let place = place_of(concept.id(), &space, &id, pointer);
-            write.sealed.insert(pointer.clone(), self.key()?.seal(&place, &value));
+        if !concept.secrets.is_empty() {
+            seal::seal(self.key()?, concept, &mut write)?;
         }
-        Ok(())
+        Ok(write)
     }
 
     /// A row's secret in the clear, for effects that need it. Never for a door.
@@ -95,7 +78,8 @@ impl Tenant {
         Ok(open(&row.id).or_else(|| open("")))
     }
 
-    fn key(&self) -> Result<&Key, Problem> {
+    /// Made on first use, at the latest when a concept with a secret is declared: decisions find it, they never make it.
+    pub(super) fn key(&self) -> Result<&Key, Problem> {
         if let Some(key) = self.0.key.get() {
             return Ok(key);
         }
@@ -187,9 +171,4 @@ fn only(answer: Answer) -> Result<Written, Problem> {
         Answer::Written(mut written) if !written.is_empty() => Ok(written.swap_remove(0)),
         _ => Err(unexpected()),
     }
-}
-
-/// Where a secret belongs.
-fn place_of(concept: &str, space: &str, id: &str, pointer: &str) -> String {
-    [concept, space, id, pointer].join("\u{0}")
 }

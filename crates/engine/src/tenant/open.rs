@@ -54,6 +54,7 @@ impl Tenant {
         let (ledger, opened, mut state, dir) = open_home(opening.home)?;
         known_format(&state)?;
         state.default_space.clone_from(&around.settings.default_space);
+        let key = state.key.clone();
         crate::schedule::arm(&mut state);
         let mut writer = Writer::new(ledger, state, entropy.split());
         if writer.ledger.is_full() {
@@ -96,7 +97,7 @@ impl Tenant {
             past: super::history::Past::after(head),
             recent: Default::default(),
             live: super::live::channel(),
-            key: std::sync::OnceLock::new(),
+            key,
             draining: Mutex::default(),
             out: Mutex::default(),
             workers: tokio::sync::Mutex::default(),
@@ -104,6 +105,9 @@ impl Tenant {
         };
         let tenant = Tenant(Arc::new(inner));
         tenant.touch();
+        if tenant.catalog().concepts().any(|concept| !concept.secrets.is_empty()) {
+            tenant.key()?;
+        }
         tenant.wake_groups()?;
         // Before anything is recorded now: it looks at when the last record was.
         tenant.hold_to_length()?;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{Tenant, broken, runs};
 use crate::apply::Place;
 use crate::command::{Answer, Command, RunCommand};
+use crate::declared::{self, Detached};
 use crate::deliver::lock;
 use crate::entropy::Entropy;
 use crate::history::History;
@@ -44,6 +45,7 @@ impl Sandbox {
         tenant.with_writer(|writer| writer.settle().map_err(|fatal| fatal.0))?;
         let mut state = State::copy_of(&dir.join("state.db")).map_err(broken)?;
         state.default_space.clone_from(&tenant.settings().default_space);
+        state.key = tenant.0.key.clone();
         crate::schedule::arm(&mut state);
         let past = tenant.with_reader(|reader| Ok(reader.another()))?;
         let ledger = MemoryLedger::after(state.applied, past);
@@ -126,12 +128,8 @@ impl Sandbox {
             for (run, wait) in open.into_iter().filter(|(run, _)| *run > base || self.woken.contains(run)) {
                 let Some(live) = self.writer.state.run(run).map_err(broken)? else { continue };
                 self.effects.extend(shown_effect(&live, wait));
-                asked.push(Command::Run(RunCommand::EffectDone {
-                    run,
-                    wait,
-                    how: How::Done,
-                    value: Value::Null,
-                }));
+                let (how, value) = stubbed(&self.writer.state, &live, wait);
+                asked.push(Command::Run(RunCommand::EffectDone { run, wait, how, value }));
             }
             if asked.is_empty() {
                 return Ok(());
@@ -170,9 +168,24 @@ impl Sandbox {
     }
 }
 
+/// The answer where nothing goes outside: success and null, but rows to one who asks for rows.
+pub(super) fn stubbed(state: &State, run: &Run, wait: u32) -> (How, Value) {
+    let effect = run.wait(wait).and_then(|wait| Effect::of(run, wait));
+    match effect.filter(|effect| effect.kind == declared::DETACHED) {
+        Some(effect) => {
+            let asked = Detached::of(&effect);
+            declared::told(asked.and_then(|asked| asked.answer_from(&state.catalog, &state.db)))
+        }
+        None => (How::Done, Value::Null),
+    }
+}
+
 /// What an effect would ask of the outside.
 pub(super) fn shown_effect(run: &Run, wait: u32) -> Option<Value> {
     let effect = run.wait(wait).and_then(|wait| Effect::of(run, wait))?;
+    if effect.kind == declared::DETACHED {
+        return None;
+    }
     let mut shown = json!({"run": effect.run_id, "kind": effect.kind, "key": effect.key});
     if let (Value::Object(shown), Value::Object(with)) = (&mut shown, effect.with) {
         shown.extend(with.into_iter().filter(|(_, value)| !value.is_null()));

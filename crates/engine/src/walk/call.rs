@@ -10,7 +10,7 @@ use super::{Flow, Result, Stopped, Walk, failure, refused};
 use crate::admit::Caller;
 use crate::decide;
 use crate::declared;
-use crate::entity::Provenance;
+use crate::entity::{Provenance, seal};
 use crate::env::Env;
 use crate::gate::{self, Gate, Memory, Occurrence};
 use crate::program::Program;
@@ -24,7 +24,7 @@ const LOGIC_DEPTH_MAX: u32 = 16;
 const SAID_MAX: usize = 300;
 
 impl Walk<'_, '_> {
-    fn args(&self, call: &Call) -> Result<Map<String, Value>> {
+    pub(super) fn args(&self, call: &Call) -> Result<Map<String, Value>> {
         match self.optional(call.args.as_ref())? {
             Value::Object(args) => Ok(args),
             Value::Null => Ok(Map::new()),
@@ -87,7 +87,13 @@ impl Walk<'_, '_> {
     }
 
     /// Rows as logic reads them: `id`, `payload` and what the engine knows of a row.
-    pub(super) fn query(&mut self, call: &Call) -> Result<Flow> {
+    pub(super) fn query(&mut self, call: &Call, at: &mut Block, path: &str) -> Result<Flow> {
+        let catalog = self.draft.state.catalog.clone();
+        let query = catalog.query(&call.name)?;
+        // One that waits for its answer goes on waiting, whatever the query has become.
+        if query.detached || matches!(at.inside.as_deref(), Some(Inside::Wait(_))) {
+            return self.detached(query, call, at, path);
+        }
         let args = self.args(call)?;
         let state = &self.draft.state;
         let space = (self.env.space != occurrence::SYSTEM).then_some(self.env.space.as_str());
@@ -106,6 +112,11 @@ impl Walk<'_, '_> {
             (_, occurrence::SYSTEM) => self.space_for(write.concept.as_str(), write.id.as_deref(), &args)?,
             (_, space) => space.to_owned(),
         };
+        if !concept.secrets.is_empty() {
+            let key = self.draft.state.key.get();
+            let key = key.ok_or_else(|| failure("internal", "there is no key to seal a secret with"))?;
+            seal::seal(key, concept, &mut write)?;
+        }
         write.actor = self.actor();
         write.provenance = Provenance {
             kind: if self.outside.is_some() { "logic" } else { "automation" }.to_owned(),

@@ -127,7 +127,7 @@ impl Walk<'_, '_> {
                 Ok(Flow::Done(Value::Null))
             }
             Action::Logic(call) => self.logic(call),
-            Action::Query(call) => self.query(call),
+            Action::Query(call) => self.query(call, at, path),
             Action::Mutate(call) => self.mutate(call),
             Action::Publish(publish) => self.publish(publish),
             Action::If { .. } | Action::Switch(_) | Action::Atomic(_) => self.choose(&step.action, at, path),

@@ -1,5 +1,6 @@
 //! Effects on a simulated disk: who is given them, what crashes do, which answer counts (rules R11).
 
+mod detached;
 mod workers;
 
 use engine::run::Effect;

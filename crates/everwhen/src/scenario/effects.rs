@@ -68,9 +68,16 @@ impl Effects {
     pub fn answer(&mut self, tenant: &Tenant) -> Result<bool, Problem> {
         let open = tenant.open_effects()?;
         for effect in &open {
-            let shown = shown(effect);
-            let (how, value) = self.take(&shown);
-            self.seen.push(shown);
+            let (how, value) = match effect.kind.as_str() {
+                // Rows are read, not pretended.
+                engine::DETACHED => tenant.answer_query(effect),
+                _ => {
+                    let shown = shown(effect);
+                    let answer = self.take(&shown);
+                    self.seen.push(shown);
+                    answer
+                }
+            };
             tenant.effect_done(effect, how, value)?;
         }
         Ok(!open.is_empty())

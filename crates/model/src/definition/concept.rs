@@ -35,6 +35,17 @@ pub struct Concept {
     pub row_authz: Option<RowAuthz>,
 }
 
+impl Concept {
+    /// Whether a row can hold something that must be sealed.
+    pub fn has_secret(&self) -> bool {
+        fn within(fields: &[Field]) -> bool {
+            let inner = |of: &Type| matches!(of, Type::Object(fields) if within(fields));
+            fields.iter().any(|field| field.secret || inner(&field.of))
+        }
+        within(&self.fields)
+    }
+}
+
 fn object() -> String {
     "object".to_owned()
 }

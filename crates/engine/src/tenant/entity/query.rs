@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lang::expr::{Expr, Scope, Val};
 use model::definition::{self, AsOf, Field, Write as Kind};
+use model::record::How;
 use model::{Code, Problem};
 use rusqlite::{Connection, params_from_iter};
 use serde_json::{Map, Value, json};
@@ -12,10 +13,12 @@ use serde_json::{Map, Value, json};
 use super::history::Moment;
 use super::{broken, may_see};
 use crate::admit::Caller;
+use crate::declared::{self, Detached};
 use crate::deliver::lock;
 use crate::entity::check::{Fill, check};
 use crate::entity::find::{After, Asked, Find, shape};
 use crate::entity::{Action, Catalog, Concept, Provenance, Row, Write, Written};
+use crate::run::Effect;
 use crate::state::entity::row_of;
 use crate::state::{Fault, read_beside};
 use crate::tenant::Tenant;
@@ -120,6 +123,18 @@ impl Tenant {
             }
         };
         Ok(Found { rows, count: None, next, plan })
+    }
+
+    /// Answers the detached query that a run waits for, beside the writer and over everything recorded so far.
+    pub fn answer_query(&self, effect: &Effect) -> (How, Value) {
+        let look = |query: &definition::Query, find: &Find| match &query.as_of {
+            Some(AsOf::Expr(at)) => {
+                let then = self.rows_as_of(find, moment_of(&at.0, &find.asked)?)?;
+                declared::collect(&then, find, query, u64::MAX)
+            }
+            _ => self.with_rows(&find.concept, |db| declared::collect(db, find, query, u64::MAX)),
+        };
+        declared::told(Detached::of(effect).and_then(|asked| asked.answer(&self.catalog(), look)))
     }
 
     /// Runs a declared mutation: one write of one row.

@@ -85,6 +85,20 @@ async fn engine(dir: &TempDir, allow: &[&str], step: &str) -> (Engine, Tenant) {
     (engine, tenant)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detached_query_is_answered_without_a_request() {
+    let dir = TempDir::new();
+    let engine = Engine::open(dir.path()).unwrap();
+    let files =
+        [("a/things.ew".to_owned(), super::detached::DECLARED.replace("DETACHED", "detached"))].into();
+    let tenant = engine.main().unwrap();
+    tenant.apply("test", check_workspace(&files).definitions).await.unwrap();
+    engine.publish(Draft::new("go", &json!({"least": 1}))).await.unwrap();
+    let run = run_with(&tenant, "completed").await;
+    assert_eq!(run["steps"][0]["output"], 0, "{run}");
+    engine.close().await.unwrap();
+}
+
 async fn start(engine: &Engine) {
     engine.publish(Draft::new("in.a", &json!({"n": 7}))).await.unwrap();
 }

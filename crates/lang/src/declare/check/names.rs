@@ -1,6 +1,6 @@
 //! What is declared where: the table that references are looked up in, and imports that must find their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::Code;
 use model::definition::{Concept, Definition, Field, Kind};
@@ -36,6 +36,8 @@ pub(crate) struct Names {
     pub(crate) concept_ids: BTreeMap<String, Vec<String>>,
     /// Arguments by kind and name; shapes have none.
     pub(crate) declared: BTreeMap<(Kind, String), Vec<Field>>,
+    /// Queries that answer off the loop.
+    pub(crate) detached: BTreeSet<String>,
 }
 
 impl Names {
@@ -68,6 +70,11 @@ impl Names {
             Definition::Automation(automation) => &automation.args,
             Definition::Shape(_) => &Vec::new(),
         };
+        if matches!(definition, Definition::Query(query) if query.detached)
+            && !self.has(Kind::Query, definition.key())
+        {
+            self.detached.insert(definition.key().to_owned());
+        }
         let key = (definition.kind(), definition.key().to_owned());
         self.declared.entry(key).or_insert_with(|| args.clone());
     }
@@ -155,6 +162,9 @@ impl Checker<'_> {
             return;
         }
         self.names.declared.insert(key, Vec::new());
+        if matches!(&item.body, Body::Query(query) if query.detached) {
+            self.names.detached.insert(item.name.text.clone());
+        }
     }
 
     fn twice(&mut self, name: &Word, kind: Kind, key: &str) {

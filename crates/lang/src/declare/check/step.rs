@@ -355,6 +355,13 @@ impl Checker<'_> {
         self.passed(kind, &found, name, args.as_ref());
         let args = args.map(|val| self.input(&val, scope, refs));
         let call = Call { name: found, args };
+        if kind == Kind::Query && scope.logic && self.names.detached.contains(&call.name) {
+            let what = format!("query \"{}\" is detached: waiting for it cannot stand in logic", call.name);
+            let found = fault(Code::DefinitionNotPure, span, what);
+            self.error(
+                found.hint("ask in the automation and pass what was found, or declare it without `detached`"),
+            );
+        }
         match kind {
             Kind::Query => Action::Query(call),
             Kind::Mutation => Action::Mutate(call),

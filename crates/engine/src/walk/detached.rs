@@ -1,0 +1,49 @@
+//! A query that is declared `detached`: asked for here, answered off the loop over all that is recorded by then (rules R5).
+
+use model::definition::{Call, Query};
+use model::record::How;
+use serde_json::{Map, json};
+
+use super::effect::failure_of;
+use super::{Flow, Result, Stopped, Walk, failure};
+use crate::declared;
+use crate::route::occurrence;
+use crate::run::{Block, Inside, Request, WaitKind};
+
+impl Walk<'_, '_> {
+    /// The answer is a wait like that for an effect: it survives a crash, and is then asked for again.
+    pub(super) fn detached(
+        &mut self,
+        query: &Query,
+        call: &Call,
+        at: &mut Block,
+        path: &str,
+    ) -> Result<Flow> {
+        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
+            let number = *number;
+            let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
+            self.forget(number);
+            return match ended.how {
+                How::Done => Ok(Flow::Done(ended.value)),
+                _ => Err(Stopped::Failure(failure_of(&ended.value))),
+            };
+        }
+        if self.atomic > 0 || self.logic > 0 {
+            let what = format!("query \"{}\" is detached: nothing inside `atomic` or logic waits", call.name);
+            return Err(failure("definition.invalid", what));
+        }
+        let args = declared::check_args(&query.name, &query.args, self.args(call)?)?;
+        let space = (self.env.space != occurrence::SYSTEM).then_some(self.env.space.as_str());
+        let request = Request {
+            kind: declared::DETACHED.to_owned(),
+            with: json!({"query": call.name, "args": args, "space": space, "actor": self.actor(), "now": self.env.now}),
+            key: format!("{}:{path}", self.run.id),
+            attempt: at.failures + 1,
+            scheduled: self.run.occurrence.kind == "schedule",
+            ..Request::default()
+        };
+        let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
+    }
+}
