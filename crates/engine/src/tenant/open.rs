@@ -105,9 +105,7 @@ impl Tenant {
         };
         let tenant = Tenant(Arc::new(inner));
         tenant.touch();
-        if tenant.catalog().concepts().any(|concept| !concept.secrets.is_empty()) {
-            tenant.key()?;
-        }
+        tenant.key_at_hand()?;
         tenant.wake_groups()?;
         // Before anything is recorded now: it looks at when the last record was.
         tenant.hold_to_length()?;
@@ -117,6 +115,12 @@ impl Tenant {
         crate::maintain::finish(&tenant)?;
         tenant.due_in(std::time::Duration::ZERO);
         Ok(tenant)
+    }
+
+    /// What runs write can be sealed from the first one on.
+    fn key_at_hand(&self) -> Result<(), Problem> {
+        let has_secrets = self.catalog().concepts().any(|concept| !concept.secrets.is_empty());
+        if has_secrets { self.key().map(drop) } else { Ok(()) }
     }
 
     /// Every group begins where its durable half stands.
