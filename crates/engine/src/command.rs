@@ -108,6 +108,10 @@ pub enum RunCommand {
         run: String,
         why: String,
     },
+    /// What these runs read is to be erased: they are over.
+    Lose {
+        runs: Vec<Position>,
+    },
     /// A run that has ended goes on or begins anew; with another id, beside it.
     Again(Box<Again>),
     /// Of a person who was asked.

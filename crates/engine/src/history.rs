@@ -4,7 +4,7 @@
 //! snapshots; deleted, it is read again from the ledger as far as that goes back. Runs that begin and end within one fold,
 //! which is nearly all of them when there are many, are written once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use model::record::{Outcome, Routed, RunEnded, RunRecord, RunStarted, SettledOccurrence, Verdict};
@@ -37,7 +37,8 @@ impl History {
             None => Connection::open_in_memory()?,
         };
         db.execute_batch(
-            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2000; PRAGMA temp_store=MEMORY;",
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-2000; PRAGMA temp_store=MEMORY;
+             PRAGMA secure_delete=ON;",
         )?;
         let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if version == 0 {
@@ -245,6 +246,25 @@ impl History {
             .db
             .prepare_cached("UPDATE run SET status = ?2, ended_at = ?3, body = ?4 WHERE position = ?1")?;
         put.execute(params![ended.run, ended.status.as_str(), place.time.to_string(), body.to_string()])?;
+        Ok(())
+    }
+
+    /// Takes out what was erased from the ledger, as if it were read again from there: what runs that started at these
+    /// positions said, with their steps, and what decisions about events at these positions saw.
+    pub fn erase(&self, positions: &BTreeSet<Position>) -> Result<()> {
+        let kept = "body = json_remove(body, '$.output', '$.values', '$.error.message', '$.key')";
+        let each = [
+            format!("UPDATE run SET {kept} WHERE position = ?1"),
+            format!("UPDATE decision SET {kept} WHERE event = ?1"),
+            "DELETE FROM step WHERE run = ?1".to_owned(),
+        ];
+        self.db.execute_batch("BEGIN IMMEDIATE")?;
+        for position in positions {
+            for sql in &each {
+                self.db.prepare_cached(sql)?.execute([position])?;
+            }
+        }
+        self.db.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
         Ok(())
     }
 

@@ -130,12 +130,7 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
     };
     let from = draft.len();
     let Some(env) = env_of(draft, &run, &automation)? else {
-        let gone = Failure {
-            code: Code::EventErased.as_str().to_owned(),
-            message: "the event that it reads was erased".to_owned(),
-            class: "permanent",
-        };
-        return ended(draft, &run, Err(gone), (Vec::new(), &[]));
+        return ended(draft, &run, Err(erased()), (Vec::new(), &[]));
     };
     let mut run = run;
     if let (None, Some(timeout)) = (run.walk.deadline, &automation.definition.timeout) {
@@ -182,6 +177,22 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         }
     }
     // Events that the stretch wrote find whom they concern.
+    route::all(draft, from)
+}
+
+fn erased() -> Failure {
+    Failure {
+        code: Code::EventErased.as_str().to_owned(),
+        message: "the event that it reads was erased".to_owned(),
+        class: "permanent",
+    }
+}
+
+/// Ends a run whose event is being erased, wherever it stands. Nothing happens when it is over.
+pub fn lose(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
+    let Some(run) = draft.state.run(position)? else { return Ok(()) };
+    let from = draft.len();
+    ended(draft, &run, Err(erased()), (Vec::new(), &[]))?;
     route::all(draft, from)
 }
 

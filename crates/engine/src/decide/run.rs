@@ -51,6 +51,12 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             start::end_cancelled(draft, position, &why)?;
             Ok(done(draft))
         }
+        RunCommand::Lose { runs } => {
+            for run in runs {
+                walk::lose(draft, run)?;
+            }
+            Ok(done(draft))
+        }
         RunCommand::Answer { run, wait, value, actor } => answer(draft, &run, wait, value, &actor),
         RunCommand::EffectDone { run, wait, how, value } => {
             effect::done(draft, (run, wait), how, value)?;

@@ -1,11 +1,14 @@
 //! Takes the content of events out of the ledger, the state and memory for good; their place in the chain stays (R2).
 //!
 //! ```text
+//!           runs that read it end as `event.erased`
 //! erasing   the positions, durable before anything else; gone when all is done
 //!           → `event.erased` is committed, its fold scrubs the state → bodies are erased in place → memory, snapshots
 //! ```
 //!
 //! A crash leaves the file `erasing`, and the next open does all of it again: doing it twice is doing it once.
+
+mod runs;
 
 use std::collections::BTreeSet;
 
@@ -46,15 +49,19 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     if had_content == 0 {
         return Ok(0);
     }
+    let of_runs = runs::bodies(tenant, events)?;
     let mut scanned = tenant.head();
     let mut bodies = events.clone();
+    bodies.extend(of_runs);
     bodies.extend(failures(tenant, events, (*events.first().unwrap_or(&1), scanned))?);
     for event in events {
         bodies.extend(tenant.with_reader(|reader| deferred_of(reader, *event))?);
         bodies.extend(tenant.with_reader(|reader| change_of(reader, *event))?);
     }
     // A dead letter may be written from memory while the ledger is erased; then it is erased as well.
+    let mut all = bodies.clone();
     while !bodies.is_empty() {
+        all.extend(&bodies);
         carry_out(tenant, bodies.into_iter().collect())?;
         if !planted("erase_ledger_only") {
             tenant.forget_content(events);
@@ -63,7 +70,7 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
         bodies = failures(tenant, events, (scanned + 1, head))?;
         scanned = head;
     }
-    clean_copies(tenant)?;
+    clean_copies(tenant, &all)?;
     Ok(had_content)
 }
 
@@ -200,8 +207,9 @@ fn commit(tenant: &Tenant, positions: Vec<Position>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Snapshots from before still have the content, and so has the log of `state.db`.
-fn clean_copies(tenant: &Tenant) -> Result<(), Problem> {
+/// Snapshots from before still have the content, and so have the history and the log of `state.db`.
+fn clean_copies(tenant: &Tenant, erased: &BTreeSet<Position>) -> Result<(), Problem> {
+    tenant.erase_history(erased)?;
     let Some(dir) = tenant.dir() else { return Ok(()) };
     if !snapshot::positions(dir).is_empty() {
         snapshot::take_keeping(tenant, 1)?;
@@ -221,7 +229,8 @@ pub(super) fn finish(tenant: &Tenant) -> Result<(), Problem> {
             .hint("it lists what a crash kept from being erased; remove it to go on without erasing")
     })?;
     tracing::info!(tenant = tenant.name(), positions = positions.len(), "finishing an erasure");
+    let erased = positions.iter().copied().collect();
     commit(tenant, positions)?;
-    clean_copies(tenant)?;
+    clean_copies(tenant, &erased)?;
     files::remove(&path)
 }

@@ -256,8 +256,9 @@ impl State {
         if let Some(wait) = run.wait_mut(ended.wait) {
             let (how, event, value) = (ended.how, ended.event, ended.value.clone());
             wait.ended = Some(Ended { how, at: place.time, event, value });
+            // With the wait, that lets go of it: there is none where the record that began it was erased.
+            self.runs.events.keep_if(ended.event);
         }
-        self.runs.events.keep_if(ended.event);
         run.status = Status::Running;
         self.runs.arm(&run);
         self.runs.make_ready(ended.run, place.position);

@@ -182,6 +182,11 @@ impl Tenant {
         Ok(history)
     }
 
+    /// What was erased from the ledger is erased here too, and from its log.
+    pub(crate) fn erase_history(&self, erased: &BTreeSet<Position>) -> Result<(), Problem> {
+        self.with_history(|history| history.erase(erased).map_err(broken))
+    }
+
     /// Runs, newest first, without their steps; where to go on when there are more.
     pub fn runs(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
         self.with_history(|history| history.runs(wanted).map_err(broken))

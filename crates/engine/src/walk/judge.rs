@@ -36,7 +36,9 @@ pub(super) fn ended(draft: &mut Draft<'_>, run: &Run, failure: Option<&Failure>)
         }
         return if is_over(draft, run, &automation) { switch_off(draft, name, "one_shot") } else { Ok(()) };
     };
-    let in_a_row = before + u64::from(failure.class == "permanent");
+    // What was erased under it says nothing about how the next one will fare.
+    let counts = failure.class == "permanent" && failure.code != model::Code::EventErased.as_str();
+    let in_a_row = before + u64::from(counts);
     let over = is_over(draft, run, &automation);
     if over || is_of_definition(&failure.code) || (in_a_row >= FAILURES_MAX && in_a_row > before) {
         say(draft, run, failure)?;

@@ -120,3 +120,56 @@ async fn an_erasure_that_a_crash_interrupted_is_finished_at_the_next_open() {
     assert!(!dir.path().join("tenants/main/erasing").exists());
     assert_eq!(verify(dir.path(), false, &mut |_, _| ()).unwrap().to_json()["ok"], true);
 }
+
+const READERS: &str = r#"
+- automation: ends
+  triggers: [{event: a, filter: 'event.payload.name != ""'}]
+  actions:
+    - vars: {name: "{{ event.payload.name }}"}
+    - stop: "{{ vars.name }}"
+- automation: waits
+  triggers: [{event: a}]
+  actions:
+    - vars: {name: "{{ event.payload.name }}"}
+    - delay: 1h
+- automation: awaits
+  mode: parallel
+  triggers: [{event: begin}]
+  actions:
+    - wait_for: {event: a}
+    - vars: {name: "{{ wait.event.payload.name }}"}
+    - delay: 1h
+"#;
+
+#[tokio::test]
+async fn what_runs_and_decisions_kept_of_an_erased_event_is_gone_and_live_ones_are_over() {
+    let bench = Bench::new();
+    let files = [("readers.yaml".to_owned(), READERS.to_owned())].into();
+    let checked = lang::declare::check_workspace(&files);
+    assert!(!checked.has_errors(), "{:#?}", checked.findings);
+    bench.tenant.apply("test", checked.definitions).await.unwrap();
+    bench.engine.publish(Draft::new("begin", &json!({}))).await.unwrap();
+    let event = bench.engine.publish(secret("a")).await.unwrap().position().unwrap();
+    let other = bench.engine.publish(Draft::new("begin", &json!({}))).await.unwrap().position().unwrap();
+    let live = |bench: &Bench| {
+        let runs = bench.tenant.live_runs(None).unwrap();
+        runs.iter().map(|run| run["automation"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(live(&bench), ["awaits", "waits", "awaits"]);
+    let (runs, _) =
+        bench.tenant.runs(&engine::history::read::Wanted { limit: 100, ..Default::default() }).unwrap();
+    assert_eq!(runs.len(), 4);
+    assert!(!holding(bench.dir.path(), SECRET).is_empty());
+
+    assert_eq!(bench.tenant.erase(&[event]).await.unwrap(), 1);
+    assert_eq!(holding(bench.dir.path(), SECRET), Vec::<std::path::PathBuf>::new());
+    let left = bench.tenant.live_runs(None).unwrap();
+    assert_eq!((left.len(), &left[0]["occurrence"]["position"]), (1, &json!(other)), "it read nothing of it");
+    let (runs, _) =
+        bench.tenant.runs(&engine::history::read::Wanted { limit: 100, ..Default::default() }).unwrap();
+    let codes: Vec<_> = runs.iter().map(|run| run["error"]["code"].as_str().unwrap_or("-")).collect();
+    assert_eq!(codes.iter().filter(|code| **code == "event.erased").count(), 2, "{runs:?}");
+    let (before, after, dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+    assert!(holding(dir.path(), SECRET).is_empty());
+}

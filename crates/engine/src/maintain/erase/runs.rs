@@ -1,0 +1,126 @@
+//! What runs keep of erased events: their input, variables, outputs and waits, and the values that decisions saw.
+//!
+//! A run that read one of them, or was called or repeated by one that did, is concerned. It is over first, as `event.erased`,
+//! if it still lives; then the bodies of all its records go. What it published are events of their own and stay. A decision
+//! that set a gate keeps its body: without it the gate could not be folded again.
+
+use std::collections::BTreeSet;
+
+use ledger::{BodyRef, RecordRef};
+use model::{Position, Problem};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::command::{Command, RunCommand};
+use crate::read;
+use crate::tenant::Tenant;
+
+/// As much of a record's data as tells whom it concerns.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Of {
+    id: String,
+    event: Option<Position>,
+    run: Position,
+    caller: Option<(Position, u32)>,
+    rerun_of: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Settled {
+    of: (Position, u32),
+}
+
+/// Ends the live runs that are concerned; the bodies of all that are.
+pub(super) fn bodies(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
+    let concerned = concerned(tenant, events)?;
+    if !concerned.is_empty() {
+        tenant.ask_blocking(Command::Run(RunCommand::Lose { runs: concerned.iter().copied().collect() }))?;
+    }
+    // A start names its run to the history, with a body or without.
+    let (mut bodies, mut decided) = (concerned.clone(), BTreeSet::new());
+    each(tenant, events, |record| {
+        let position = record.position;
+        if !matches!(record.body, Some(BodyRef::Json(_))) {
+            return;
+        }
+        match record.kind {
+            "routed" if of(record).event.is_some_and(|event| events.contains(&event)) && !sets(record) => {
+                decided.insert(position);
+                bodies.insert(position);
+            }
+            "occurrence.settled" => {
+                let settled = serde_json::from_str::<Settled>(record.data.get());
+                if settled.is_ok_and(|settled| decided.contains(&settled.of.0)) && !sets(record) {
+                    bodies.insert(position);
+                }
+            }
+            "run.moved" | "wait.ended" | "run.ended" | "effect.late"
+                if concerned.contains(&of(record).run) =>
+            {
+                bodies.insert(position);
+            }
+            _ => {}
+        }
+    })?;
+    Ok(bodies)
+}
+
+/// Runs by the position of their start.
+fn concerned(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
+    let (mut runs, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    each(tenant, events, |record| {
+        let read = |of: &Of| of.event.is_some_and(|event| events.contains(&event));
+        match record.kind {
+            "run.started" => {
+                let of = of(record);
+                let called = of.caller.is_some_and(|(caller, _)| runs.contains(&caller));
+                let again = of.rerun_of.as_ref().is_some_and(|id| ids.contains(id)) || ids.contains(&of.id);
+                if read(&of) || called || again {
+                    runs.insert(record.position);
+                    ids.insert(of.id);
+                }
+            }
+            "wait.ended" => {
+                let of = of(record);
+                if read(&of) {
+                    runs.insert(of.run);
+                }
+            }
+            _ => {}
+        }
+    })?;
+    Ok(runs)
+}
+
+fn of(record: &RecordRef<'_>) -> Of {
+    serde_json::from_str(record.data.get()).unwrap_or_default()
+}
+
+/// Whether the decision changed what a gate remembers.
+fn sets(record: &RecordRef<'_>) -> bool {
+    let Some(BodyRef::Json(text)) = &record.body else { return false };
+    let body = serde_json::from_str::<Value>(text.get()).unwrap_or_default();
+    let one = |verdict: &Value| verdict.get("set").is_some();
+    body.as_array().map_or_else(|| one(&body), |of| of.iter().any(one))
+}
+
+/// Every record since the first of these events.
+fn each(
+    tenant: &Tenant,
+    events: &BTreeSet<Position>,
+    mut look: impl FnMut(&RecordRef<'_>),
+) -> Result<(), Problem> {
+    let (mut next, head) = (events.first().copied().unwrap_or(1).max(tenant.first()), tenant.head());
+    let mut bytes = Vec::new();
+    while next <= head {
+        let end =
+            tenant.with_reader(|reader| reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem))?;
+        for text in ledger::lines(&bytes) {
+            let (line, _) = read::parse(text)?;
+            line.records().for_each(&mut look);
+        }
+        next = end.next;
+    }
+    Ok(())
+}
