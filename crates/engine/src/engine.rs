@@ -22,6 +22,7 @@ use model::{Code, Problem};
 use tokio::sync::{oneshot, watch};
 
 use crate::admit::{Caller, Draft, Layer};
+use crate::authority::Authority;
 use crate::clock::{Clock, SystemClock};
 use crate::command::Outcome;
 use crate::deliver::lock;
@@ -111,6 +112,7 @@ struct Shared {
     moving: Mutex<()>,
     /// Who makes the requests of runs.
     workers: Option<Arc<Workers>>,
+    authority: Authority,
 }
 
 impl Drop for Shared {
@@ -146,6 +148,7 @@ impl Engine {
             .effects
             .then(|| Workers::new(&options.settings.effects, around.effects.clone()))
             .transpose()?;
+        let authority = Authority::open(&dir)?;
         let shared = Shared {
             dir,
             _lock: held,
@@ -163,6 +166,7 @@ impl Engine {
             opening: Mutex::default(),
             moving: Mutex::default(),
             workers,
+            authority,
         };
         let engine = Engine(Arc::new(shared));
         engine.begin_tenants()?;
@@ -176,6 +180,11 @@ impl Engine {
 
     pub fn dir(&self) -> &Path {
         &self.0.dir
+    }
+
+    /// Who may do what here.
+    pub fn authority(&self) -> &Authority {
+        &self.0.authority
     }
 
     pub fn metrics(&self) -> Arc<Metrics> {
@@ -224,7 +233,7 @@ impl Engine {
         }
         tenants.iter().for_each(Tenant::stop_effects);
         drop(tenants);
-        let ended = self.end_all().await;
+        let ended = self.end_all().await.and(self.0.authority.save());
         let around = &self.0.around;
         for bell in [&around.bell, &around.effects, &self.0.chores, &self.0.openings] {
             bell.ring();

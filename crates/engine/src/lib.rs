@@ -19,6 +19,7 @@ pub mod settings;
 mod absent;
 pub mod admit;
 pub mod apply;
+pub mod authority;
 pub mod automation;
 pub mod command;
 mod condition;

@@ -12,6 +12,7 @@ mod entity;
 mod groups;
 mod hand_on;
 mod history;
+pub mod hooks;
 mod live;
 mod look;
 mod open;
@@ -234,6 +235,10 @@ impl Tenant {
     /// The engine's time.
     pub fn now(&self) -> model::Timestamp {
         self.0.around.clock.now()
+    }
+
+    pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
+        lock(&self.0.entropy).bytes()
     }
 
     /// The machine's own time.

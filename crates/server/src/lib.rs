@@ -33,6 +33,7 @@ mod events;
 mod groups;
 mod guard;
 mod health;
+mod hooks;
 mod maintain;
 mod metrics;
 mod origin;
@@ -46,6 +47,7 @@ mod seed003;
 mod stream;
 mod subscriptions;
 
+pub use hooks::{signature, tried};
 pub use subscriptions::drained;
 
 pub use patience::Patience;
@@ -218,6 +220,9 @@ fn of_house() -> Router<Arc<Doors>> {
         .route("/v1/verify", get(maintain::verify))
         .route("/v1/import", post(maintain::import))
         .route("/v1/records", get(maintain::records))
+        .route("/v1/hooks", get(hooks::list))
+        .route("/v1/hooks/{name}", get(hooks::get).put(hooks::put).delete(hooks::delete))
+        .route("/hooks/{tenant}/{name}", post(hooks::deliver))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::metrics))

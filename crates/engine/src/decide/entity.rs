@@ -70,7 +70,7 @@ fn write_one(
     entries: &mut Vec<Entry>,
     ground: &mut Ground<'_>,
 ) -> Result<Written, Refusal> {
-    let concept = rows.state.catalog.concept(&write.concept)?.clone();
+    let concept = rows.state.catalog.concept_for(false, &write.concept)?.clone();
     let space = space_of(&concept, &write)?;
     let id = match &write.id {
         Some(id) => id.clone(),

@@ -79,6 +79,7 @@ impl Engine {
                 lock(&self.0.refused).insert(name.to_owned(), problem.clone());
             }
         })?;
+        self.0.authority.reconcile(&tenant)?;
         lock(&self.0.tenants).insert(name.to_owned(), tenant.clone());
         lock(&self.0.refused).remove(name);
         lock(&self.0.closed_tenants).remove(name);

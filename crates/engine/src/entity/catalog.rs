@@ -7,7 +7,7 @@ use model::definition::{Definition, Kind, Logic, Mutation, Query, Shape};
 use model::record::Applied;
 use model::{Code, Position, Problem};
 
-use super::Concept;
+use super::{Concept, own};
 use crate::automation::{Automation, Automations};
 use crate::program::Program;
 
@@ -104,6 +104,14 @@ impl Catalog {
                     .hint("name it by its id, such as v1:domain:name"))
             }
             (None, _) => Err(self.unknown(Code::ConceptNotFound, Kind::Concept, name)),
+        }
+    }
+
+    /// As [`Catalog::concept`], and the house's own, which only those inside may name.
+    pub fn concept_for(&self, outside: bool, name: &str) -> Result<&Arc<Concept>, Problem> {
+        match own::concept(name).filter(|_| !outside) {
+            Some(concept) => Ok(concept),
+            None => self.concept(name),
         }
     }
 

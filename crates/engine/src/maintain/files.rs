@@ -119,6 +119,18 @@ pub fn write_small(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     rename(&aside, path)
 }
 
+/// As [`write_small`], for what nobody else may read.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let aside = path.with_extension("new");
+    let mut options = fs::OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&aside);
+    let written = opened.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(|error| io_problem(&aside, &error))?;
+    rename(&aside, path)
+}
+
 /// The content of a small file; `None` when it is not there.
 pub fn read_small(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
     match fs::read(path) {

@@ -58,7 +58,7 @@ impl Tenant {
 
     fn prepare(&self, caller: &Caller, mut write: Write) -> Result<Write, Problem> {
         let catalog = self.catalog();
-        let concept = catalog.concept(&write.concept)?;
+        let concept = catalog.concept_for(caller.outside, &write.concept)?;
         write.space = self.space_of(caller, concept, write.space)?;
         write.actor.clone_from(&caller.actor);
         write.owner = caller.outside.then(|| caller.actor.clone());
@@ -113,7 +113,7 @@ impl Tenant {
         id: &str,
     ) -> Result<Row, Problem> {
         let catalog = self.catalog();
-        let concept = catalog.concept(concept)?;
+        let concept = catalog.concept_for(caller.outside, concept)?;
         let global = (concept.definition.scope == Scope::Global).then_some("_system");
         let default = self.settings().default_space.as_str();
         let exactly = global.or(space);

@@ -1,4 +1,4 @@
-//! `everwhen try`: the matcher, JSONPath, filters, expressions and schedules on the bench, for people and for vectors.
+//! `everwhen try`: the matcher, JSONPath, filters, expressions, schedules and signatures on the bench, for people and for vectors.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -9,12 +9,13 @@ use lang::try_lines::{Kind, try_line};
 use lang::{try_cron, try_expr};
 use model::{Code, Problem};
 use serde_json::{Value, json};
+use server::tried;
 
 use super::stdin;
 use crate::output::Stop;
 use crate::session::Session;
 
-/// Try a pattern, a JSONPath, a filter, an expression or a schedule without storing anything
+/// Try a pattern, a JSONPath, a filter, an expression, a schedule or a signature without storing anything
 ///
 /// With --jsonl each line of stdin is one case as a JSON object, answered by one line of JSON.
 #[derive(clap::Args)]
@@ -64,6 +65,21 @@ Examples:
   everwhen try cron '30 2 L * *' --from 2026-01-01T00:00:00Z --count 12
   everwhen try cron '*/15 * * * *' --at 2026-01-01T00:45:00Z")]
     Cron(CronCase),
+    /// Is a webhook's delivery signed by who knows the secret?
+    #[command(after_long_help = "\
+Examples:
+  echo '{\"scheme\":\"github\",\"secret\":\"mysecret\",\"headers\":{},\"body\":\"{}\"}' | everwhen try webhook --jsonl")]
+    Webhook(WebhookCase),
+}
+
+#[derive(clap::Args)]
+struct WebhookCase {
+    /// Cases as JSON lines on stdin, answers as JSON lines on stdout
+    #[arg(long, required_unless_present = "case")]
+    jsonl: bool,
+    /// One case as JSON: written out, @file, or - for stdin
+    #[arg(conflicts_with = "jsonl")]
+    case: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -125,6 +141,7 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
         What::Filter(case) => (Kind::Filter, case),
         What::Expr(case) => return expr(case, session),
         What::Cron(case) => return cron(case, session),
+        What::Webhook(case) => return webhook(case, session),
     };
     match (&case.what, &case.on) {
         (Some(what), Some(on)) => one(kind, what, on, session),
@@ -133,6 +150,26 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
 }
 
 fn lines(kind: Kind, session: &Session) -> Result<(), Stop> {
+    each_line(session, |line| try_line(kind, line, SystemClock.now()))
+}
+
+fn webhook(args: &WebhookCase, session: &Session) -> Result<(), Stop> {
+    let Some(case) = &args.case else {
+        return each_line(session, |line| tried::line(line, SystemClock.now()).to_string());
+    };
+    let Value::Object(case) = document(case)? else {
+        return Err(Problem::new(Code::JsonInvalid, "a case is a JSON object").into());
+    };
+    let answer = tried::answer(&case, SystemClock.now())?;
+    session.out.result(&answer, || match answer["reason"].as_str() {
+        None => "it is believed".to_owned(),
+        Some(reason) => format!("it is not believed: {reason}"),
+    })?;
+    if answer["valid"] == false { Err(Stop::Code(1)) } else { Ok(()) }
+}
+
+/// Answers each line of stdin that is not blank, at once.
+fn each_line(session: &Session, answer: impl Fn(&str) -> String) -> Result<(), Stop> {
     let mut input = stdin::open("-")?;
     let mut line = Vec::new();
     loop {
@@ -146,7 +183,7 @@ fn lines(kind: Kind, session: &Session) -> Result<(), Stop> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        session.out.line(&try_line(kind, String::from_utf8_lossy(&line).trim(), SystemClock.now()))?;
+        session.out.line(&answer(String::from_utf8_lossy(&line).trim()))?;
         session.out.flush()?;
     }
 }

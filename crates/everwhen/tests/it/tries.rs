@@ -89,3 +89,34 @@ fn a_schedule_is_tried_by_line_and_by_argument() {
     place.run(&["try", "cron", "0 0 30 2 *"]).exits(4);
     assert_eq!(place.run(&["try", "cron", "0 7 * * *"]).ok().out.lines().count(), 5);
 }
+
+#[test]
+fn signatures_are_judged_as_the_vectors_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/vectors/webhook_signatures.json");
+    let Ok(text) = std::fs::read_to_string(path) else {
+        println!("NOT RUN: {path} is not there, so the vectors were not tried");
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have shared/vectors");
+        return;
+    };
+    let vectors: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let cases = vectors["cases"].as_array().unwrap();
+    let input: String = cases.iter().map(|case| format!("{case}\n")).collect();
+    let lines = Place::new().run_with_input(&["try", "webhook", "--jsonl"], &input).ok().lines();
+    assert_eq!(lines.len(), cases.len());
+    for (case, answer) in cases.iter().zip(&lines) {
+        assert_eq!(answer["id"], case["id"]);
+        match case["config_error"] == true {
+            true => assert_eq!(answer["error"]["code"], "hook.invalid", "{case}"),
+            false if case["valid"].is_null() => assert!(answer["valid"].is_boolean(), "{case}"),
+            false => assert_eq!(answer["valid"], case["valid"], "{case} {answer}"),
+        }
+    }
+}
+
+#[test]
+fn a_person_tries_one_delivery_and_no_is_exit_1() {
+    let place = Place::new();
+    let case = json!({"scheme": "github", "secret": "mysecret", "headers": {}, "body": "{}"}).to_string();
+    assert_eq!(place.run(&["try", "webhook", &case]).exits(1).out, "it is not believed: missing\n");
+    place.run(&["try", "webhook", r#"{"scheme":"none"}"#]).exits(4);
+}

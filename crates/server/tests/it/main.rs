@@ -11,6 +11,7 @@ mod entities;
 mod events;
 mod groups;
 mod harness;
+mod hooks;
 mod json_bodies;
 mod maintain;
 mod min_position;

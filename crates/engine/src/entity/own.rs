@@ -1,0 +1,76 @@
+//! Concepts of the house itself: tokens, inbound hooks and secrets are rows like any others, so that they are durable, sealed
+//! where it matters, and every act on them is an event with an actor. Nobody outside writes or reads them as entities.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use model::definition::{self, Field, Scope, Type};
+use serde_json::json;
+
+use super::Concept;
+
+pub const TOKEN: &str = "v1:everwhen:token";
+pub const HOOK: &str = "v1:everwhen:hook";
+pub const SECRET: &str = "v1:everwhen:secret";
+
+/// The namespace that workspaces cannot declare in.
+pub const NAMESPACE: &str = "everwhen";
+
+static CONCEPTS: LazyLock<BTreeMap<String, Arc<Concept>>> = LazyLock::new(|| {
+    let made = [token(), hook(), secret()].map(|concept| {
+        let concept = Concept::new(concept).expect("our own concepts have no patterns to compile");
+        (concept.definition.id.clone(), Arc::new(concept))
+    });
+    made.into()
+});
+
+/// One of ours, by its id.
+pub fn concept(id: &str) -> Option<&'static Arc<Concept>> {
+    CONCEPTS.get(id)
+}
+
+fn token() -> definition::Concept {
+    let words = || Type::List(Box::new(Type::String));
+    let roles = ["owner", "admin", "editor", "viewer", "publisher"].map(|role| json!(role));
+    let fields = vec![
+        field("name", Type::String),
+        field("role", Type::Enum(roles.to_vec())),
+        field("scopes", words()),
+        field("spaces", words()),
+        field("max_band", Type::String),
+        field("expires_at", Type::Timestamp),
+        field("revoked_at", Type::Timestamp),
+        // Of the text that was given out once. Sealed, because whoever reads events must not even have that.
+        Field { secret: true, ..field("hash", Type::String) },
+    ];
+    own(TOKEN, fields)
+}
+
+fn hook() -> definition::Concept {
+    let fields = vec![
+        field("scheme", Type::String),
+        field("topic", Type::String),
+        field("space", Type::String),
+        Field { secret: true, ..field("secret", Type::String) },
+    ];
+    own(HOOK, fields)
+}
+
+fn secret() -> definition::Concept {
+    own(SECRET, vec![Field { secret: true, required: true, ..field("value", Type::String) }])
+}
+
+fn own(id: &str, fields: Vec<Field>) -> definition::Concept {
+    definition::Concept {
+        id: id.to_owned(),
+        name: id.rsplit(':').next().unwrap_or_default().to_owned(),
+        node_type: "object".to_owned(),
+        scope: Scope::Global,
+        fields,
+        ..definition::Concept::default()
+    }
+}
+
+fn field(name: &str, of: Type) -> Field {
+    Field { name: name.to_owned(), of, ..Field::default() }
+}

@@ -1,0 +1,204 @@
+//! Inbound hooks: what others deliver, believed by its signature and recorded before it is answered (contracts §13).
+//!
+//! ```text
+//!  POST /hooks/{tenant}/{name} ─▶ size ─▶ signature over the raw bytes ─▶ freshness ─▶ delivery id as key ─▶ durable ─▶ 202
+//! ```
+//! A hook that is not there and a tenant that is not there read alike.
+
+pub mod signature;
+pub mod tried;
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use engine::tenant::hooks::Hook;
+use engine::{Caller, Draft, Outcome, Tenant};
+use hyper::{HeaderMap, StatusCode};
+use model::{Code, Problem};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::body::{self, object, only_json};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+use crate::{Doors, aside};
+use signature::{Delivery, Scheme, Secret};
+
+const BODY_MAX: usize = 64 << 10;
+/// How far a delivery's own time may be from ours.
+const TOLERANCE_SECONDS: i64 = 300;
+const FIELDS: [&str; 4] = ["scheme", "secret", "topic", "space"];
+
+/// `GET /v1/hooks`
+pub async fn list(call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "hooks": call.tenant.hooks()? }).to_string()))
+}
+
+/// `GET /v1/hooks/{name}`
+pub async fn get(Path(name): Path<String>, call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    Ok(json_answer(StatusCode::OK, call.tenant.shown_hook(&name)?.to_string()))
+}
+
+/// `PUT /v1/hooks/{name}`
+pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let said = object(&call.bytes(BODY_MAX).await?, &FIELDS)?;
+    check(&tenant, &name, &said)?;
+    let (new, hook) = tenant.put_hook(&caller, &name, said).await?;
+    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json_answer(status, hook.to_string()))
+}
+
+/// `DELETE /v1/hooks/{name}`
+pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    call.tenant.drop_hook(&call.caller, &name).await?;
+    Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
+}
+
+fn check(tenant: &Tenant, name: &str, said: &Map<String, Value>) -> Result<(), Problem> {
+    let wrong = |at: &str, detail: String| Problem::new(Code::HookInvalid, detail).at(at);
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        let detail = format!("\"{name}\" is no name for a hook");
+        return Err(wrong("", detail).hint("use up to 64 letters, digits, - and _"));
+    }
+    let text = |field: &str| match said.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(other) => Err(wrong(&format!("/{field}"), format!("\"{field}\" is a text, not {other}"))),
+    };
+    let scheme = text("scheme")?.ok_or_else(|| wrong("/scheme", "\"scheme\" is missing".to_owned()))?;
+    let scheme = Scheme::parse(scheme)?;
+    match text("secret")? {
+        Some(secret) => drop(Secret::parse(scheme, secret)?),
+        None if tenant.shown_hook(name).is_ok() => {}
+        None => return Err(wrong("/secret", "\"secret\" is missing".to_owned())),
+    }
+    match text("topic")? {
+        Some(topic) if model::topic::is_reserved(topic) => {
+            Err(wrong("/topic", format!("topic \"{topic}\" is published by the engine only")))
+        }
+        Some(topic) => {
+            model::topic::check_topic(topic).map_err(|problem| wrong("/topic", problem.detail().to_owned()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// `POST /hooks/{tenant}/{name}`
+pub async fn deliver(
+    Path((tenant, name)): Path<(String, String)>,
+    State(doors): State<Arc<Doors>>,
+    request: Request,
+) -> Answer {
+    let (head, body) = request.into_parts();
+    let (tenant, hook) = found(&doors, tenant, name).await?;
+    let bytes_max = tenant.limits().max_payload;
+    let bytes = body::read(body, bytes_max, doors.patience.body).await?;
+    let scheme = Scheme::parse(&hook.scheme)?;
+    believe(&tenant, &hook, scheme, &head.headers, &bytes)?;
+    let draft = draft(&tenant, &hook, scheme, &head.headers, &bytes)?;
+    let caller = Caller { actor: format!("system:hook:{}", hook.name), trace: None, outside: true };
+    match tenant.publish(&caller, draft).await {
+        Ok(Outcome::Recorded(receipt)) => {
+            let mut answer = json!({"id": receipt.id, "position": receipt.position});
+            if receipt.duplicate {
+                answer["duplicate"] = true.into();
+            }
+            let status = if receipt.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+            Ok(json_answer(status, answer.to_string()))
+        }
+        Ok(other) => Ok(json_answer(StatusCode::ACCEPTED, other.to_json().to_string())),
+        // The sender's id of the delivery is what makes it the same, however it is worded this time.
+        Err(problem) if problem.code() == Code::EventKeyConflict => {
+            let position = problem.extra().get("position").cloned().unwrap_or_default();
+            Ok(json_answer(StatusCode::OK, json!({"position": position, "duplicate": true}).to_string()))
+        }
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+async fn found(doors: &Arc<Doors>, tenant: String, name: String) -> Result<(Tenant, Hook), Problem> {
+    let absent =
+        || Problem::new(Code::NotFound, "there is no such hook").hint("ask its owner for its address");
+    let engine = doors.engine.clone();
+    let look = aside::blocking(move || {
+        if !engine.has_tenant(&tenant) {
+            return Err(absent());
+        }
+        let tenant = engine.tenant(&tenant)?;
+        let hook = tenant.hook(&name).map_err(|_| absent())?;
+        Ok((tenant, hook))
+    });
+    look.await.map_err(|problem| if problem.code() == Code::RequestInvalid { absent() } else { problem })
+}
+
+fn believe(
+    tenant: &Tenant,
+    hook: &Hook,
+    scheme: Scheme,
+    headers: &HeaderMap,
+    bytes: &[u8],
+) -> Result<(), Problem> {
+    let secret = Secret::parse(scheme, &hook.secret)?;
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let now = tenant.now().millis() / 1_000;
+    let delivery = Delivery { header: &header, body: bytes, now, tolerance: Some(TOLERANCE_SECONDS) };
+    signature::verify(scheme, &secret, &delivery).map_err(|reason| {
+        Problem::new(Code::HookRefused, format!("the delivery is not believed: {}", reason.as_str()))
+            .hint("compare scheme and secret with the sender's settings, and the clocks")
+            .with("reason", reason.as_str())
+    })
+}
+
+fn draft(
+    tenant: &Tenant,
+    hook: &Hook,
+    scheme: Scheme,
+    headers: &HeaderMap,
+    bytes: &[u8],
+) -> Result<Draft, Problem> {
+    model::json::check(bytes, tenant.limits().max_depth)?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| Problem::new(Code::JsonInvalid, "the body is not UTF-8"))?;
+    let payload: &RawValue =
+        serde_json::from_str(text).map_err(|error| Problem::new(Code::JsonInvalid, error.to_string()))?;
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let named = |name: &str| serde_json::from_str::<Value>(text).ok()?[name].as_str().map(str::to_owned);
+    let id = match scheme {
+        Scheme::StandardWebhooks => header("webhook-id").or(header("svix-id")).map(str::to_owned),
+        Scheme::Github => header("x-github-delivery").map(str::to_owned),
+        Scheme::Stripe => named("id"),
+        Scheme::Slack => named("event_id"),
+        Scheme::Hmac => header("x-delivery-id").or(header("idempotency-key")).map(str::to_owned),
+    };
+    let topic = match (&hook.topic, scheme, header("x-github-event")) {
+        (Some(topic), ..) => topic.clone(),
+        (None, Scheme::Github, Some(event)) => github_topic(event, named("action").as_deref()),
+        _ => format!("hook.{}", hook.name),
+    };
+    Ok(Draft {
+        key: id,
+        source: Some(format!("hook:{}", hook.name)),
+        space: hook.space.clone(),
+        ..Draft::new(topic, &payload)
+    })
+}
+
+/// `github.<event>[.<action>]`; what a topic's word cannot hold becomes `_`.
+fn github_topic(event: &str, action: Option<&str>) -> String {
+    let word = |text: &str| -> String {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        text.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+    };
+    match action.filter(|action| !action.is_empty()) {
+        Some(action) => format!("github.{}.{}", word(event), word(action)),
+        None => format!("github.{}", word(event)),
+    }
+}
