@@ -29,10 +29,15 @@ pub fn after(trigger: &Trigger) -> Option<Duration> {
 }
 
 /// When the silence that began then is long enough; never, when it has been told.
-pub fn due(state: &State, automation: &Automation, trigger: &Trigger, since: Timestamp) -> Option<Timestamp> {
-    let after = after(trigger)?;
-    let told = state.gate(automation.name(), &trigger.definition.id, GATE, "").ok().flatten();
-    (told != Some(json!(since))).then(|| since.plus(after))
+pub fn due(
+    state: &State,
+    automation: &Automation,
+    trigger: &Trigger,
+    since: Timestamp,
+) -> Result<Option<Timestamp>> {
+    let Some(after) = after(trigger) else { return Ok(None) };
+    let told = state.gate(automation.name(), &trigger.definition.id, GATE, "")?;
+    Ok((told != Some(json!(since))).then(|| since.plus(after)))
 }
 
 /// An event came, or somebody asks to listen from now on: a silence begins.
@@ -62,7 +67,7 @@ pub fn fire(draft: &mut Draft<'_>, automation: &Arc<Automation>, trigger: &Trigg
     let Some(since) = draft.state.fired_through(automation.name(), &trigger.definition.id) else {
         return Ok(());
     };
-    let Some(at) = due(draft.state, automation, trigger, since).filter(|at| *at <= draft.now) else {
+    let Some(at) = due(draft.state, automation, trigger, since)?.filter(|at| *at <= draft.now) else {
         return schedule::rearm(draft, automation, trigger, since);
     };
     let told = GateSet {
@@ -71,20 +76,21 @@ pub fn fire(draft: &mut Draft<'_>, automation: &Arc<Automation>, trigger: &Trigg
         key: String::new(),
         value: Some(json!(since)),
     };
-    let instant = Instant { at, late: false, event: event(automation, trigger, since, at), set: vec![told] };
+    let event = event(automation, trigger, since, at);
+    let instant = Instant { at, late: false, in_turn: false, event, set: vec![told] };
     schedule::meet(draft, automation, trigger, instant)?;
     schedule::rearm(draft, automation, trigger, since)
 }
 
 /// A step of the clock moves where silences began, for they count time. One that was told stays as it was told.
-pub fn shift(state: &mut State, by_ms: i64) {
+pub fn shift(state: &mut State, by_ms: i64) -> Result<()> {
     let listening: Vec<_> = state.catalog.automations.all().cloned().collect();
     for automation in listening {
         for trigger in automation.triggers.iter().filter(|trigger| after(trigger).is_some()) {
             let Some(since) = state.fired_through(automation.name(), &trigger.definition.id) else {
                 continue;
             };
-            let Some(was_due) = due(state, &automation, trigger, since) else { continue };
+            let Some(was_due) = due(state, &automation, trigger, since)? else { continue };
             let (timer, through) = (schedule::timer(&automation, trigger), shifted(since, by_ms));
             state.runs.arm_schedule(timer, Some(shifted(was_due, by_ms)));
             state.pass_schedule(&SchedulePassed {
@@ -94,6 +100,7 @@ pub fn shift(state: &mut State, by_ms: i64) {
             });
         }
     }
+    Ok(())
 }
 
 fn event(automation: &Automation, trigger: &Trigger, since: Timestamp, at: Timestamp) -> Value {

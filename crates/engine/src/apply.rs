@@ -37,6 +37,7 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
         Record::LedgerTrimmed { first, before } => {
             state.first = *first;
             state.before = Chain::parse(before).unwrap_or(Chain::ZERO);
+            state.drop_versions_below(*first)?;
             state.drop_keys_below(*first)
         }
         Record::SnapshotTaken { position, head, hash } => state.put_snapshot(*position, head, hash),
@@ -64,8 +65,9 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
 fn apply_to_run(state: &mut State, place: Place, record: &RunRecord) -> Result<()> {
     match record {
         RunRecord::Routed(routed) => state.route(place, routed),
+        RunRecord::OccurrenceMoved(moved) => state.move_occurrence(place, moved),
         RunRecord::Settled(settled) => return state.settle_occurrence(settled),
-        RunRecord::Started(started) => state.start_run(place, started),
+        RunRecord::Started(started) => return state.start_run(place, started),
         RunRecord::Moved(moved) => return state.move_run(place, moved),
         RunRecord::WaitEnded(ended) => return state.end_wait(place, ended),
         RunRecord::Ended(ended) => return state.end_run(ended),

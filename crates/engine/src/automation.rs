@@ -11,6 +11,7 @@ use model::topic::Pattern;
 use model::topic::trie::Trie;
 use model::{Code, Position, Problem};
 
+use crate::gate::storm::Starts;
 use crate::program::Program;
 
 pub mod matching;
@@ -24,6 +25,7 @@ pub struct Automation {
     pub position: Position,
     pub triggers: Vec<Trigger>,
     pub program: Arc<Program>,
+    pub starts: Starts,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,7 @@ impl Automation {
     ) -> Result<Automation, Problem> {
         let triggers = definition.triggers.iter().map(Trigger::new).collect::<Result<_, _>>()?;
         let program = Arc::new(Program::automation(&definition.steps));
-        Ok(Automation { definition, hash, position, triggers, program })
+        Ok(Automation { definition, hash, position, triggers, program, starts: Starts::default() })
     }
 
     pub fn name(&self) -> &str {

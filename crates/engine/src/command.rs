@@ -160,8 +160,10 @@ pub enum RunCommand {
     /// Whatever is due by now.
     Due,
     Subscription(SubscriptionCommand),
-    /// Schedules that were declared before this version could run them begin now.
+    /// Schedules that were declared before this version could run them begin now, and silences that would begin later.
     Deployed,
+    /// Schedules that fired ahead of now go on from now.
+    Lower,
 }
 
 /// What a run that has ended is to do once more.

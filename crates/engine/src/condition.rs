@@ -1,5 +1,7 @@
 //! Conditions: expressions, `and or not`, the time of day, and what rows say; asked by gates, steps and waits.
 
+use std::time::Duration;
+
 use lang::expr::{EntityRef as Ref, Refs};
 use model::definition::{self, Bound, Condition, Test, TimeOfDay};
 use model::{Code, Problem, Timestamp};
@@ -8,6 +10,10 @@ use serde_json::Value;
 use crate::automation::matching::{at, same, within};
 use crate::env::{Env, broken};
 use crate::state::State;
+
+const SECOND: i128 = 1_000_000_000;
+const MINUTE: i128 = 60 * SECOND;
+const DAY: Duration = Duration::from_secs(86_400);
 
 pub fn test(env: &Env, state: &State, condition: &Condition) -> Result<bool, Problem> {
     match condition {
@@ -77,6 +83,50 @@ pub fn refs(condition: &Condition) -> Refs {
         }
     }
     refs
+}
+
+/// When a condition that reads time is worth another try though no row changes: when its value can next change, else at
+/// the next full minute; once a day at the least.
+pub fn next_try(env: &Env, state: &State, condition: &Condition) -> Timestamp {
+    turn(env, state, condition).into_iter().chain([env.now.plus(DAY)]).min().unwrap_or(env.now)
+}
+
+fn turn(env: &Env, state: &State, condition: &Condition) -> Option<Timestamp> {
+    match condition {
+        Condition::Expr(expr) if Refs::of(&expr.0).now => {
+            env.next_turn(state, expr).unwrap_or_else(|_| Some(next_minute(env.now)))
+        }
+        Condition::Test(Test::And(parts) | Test::Or(parts)) => {
+            parts.iter().filter_map(|part| turn(env, state, part)).min()
+        }
+        Condition::Test(Test::Not(part)) => turn(env, state, part),
+        Condition::Test(Test::Time(time)) => Some(next_boundary(time, env.now)),
+        Condition::Test(Test::State { entity, field, held: Some(held), .. }) => {
+            let row = state.row_near(&entity.concept, &env.space, entity.id.as_ref()?).ok().flatten()?;
+            let since = row.in_state_since(field.split('.').next().unwrap_or(field));
+            Some(since.plus(env.length(state, held).ok()?)).filter(|at| *at > env.now)
+        }
+        Condition::Test(Test::NumericState { value, .. }) if Refs::of(&value.0).now => {
+            Some(next_minute(env.now))
+        }
+        Condition::Expr(_) | Condition::Test(Test::State { .. } | Test::NumericState { .. }) => None,
+    }
+}
+
+fn next_minute(now: Timestamp) -> Timestamp {
+    Timestamp::from_nanos((now.nanos().div_euclid(MINUTE) + 1) * MINUTE)
+}
+
+/// The next full minute, or a boundary that lies before it.
+fn next_boundary(time: &TimeOfDay, now: Timestamp) -> Timestamp {
+    let minute = next_minute(now);
+    let Ok((_, second)) = local(now, time.tz.as_deref()) else { return minute };
+    let bounds =
+        [&time.after, &time.before].into_iter().flatten().filter_map(|text| second_of_day(text).ok());
+    let full = now.nanos().div_euclid(SECOND) * SECOND;
+    let ahead = bounds.map(|bound| (i128::from(bound) - i128::from(second)).rem_euclid(86_400));
+    let ahead = ahead.filter(|seconds| *seconds > 0).map(|n| Timestamp::from_nanos(full + n * SECOND));
+    ahead.chain([minute]).min().unwrap_or(minute)
 }
 
 fn row_of(entity: &definition::EntityRef) -> Ref {

@@ -24,6 +24,8 @@ pub struct Draft<'a> {
     past: Option<&'a dyn Ledger>,
     first: Position,
     entries: Vec<Entry>,
+    /// Entries before this one have found whom they concern.
+    pub routed: usize,
     /// Somebody listens to what is told and not written.
     pub heard: bool,
 }
@@ -36,7 +38,7 @@ pub struct Mark {
 
 impl<'a> Draft<'a> {
     pub fn new(state: &'a mut State, entropy: &'a mut Entropy, now: Timestamp, first: Position) -> Draft<'a> {
-        Draft { state, entropy, now, past: None, first, entries: Vec::new(), heard: false }
+        Draft { state, entropy, now, past: None, first, entries: Vec::new(), routed: 0, heard: false }
     }
 
     pub fn over(self, past: &'a dyn Ledger) -> Draft<'a> {
@@ -156,6 +158,7 @@ impl<'a> Draft<'a> {
     }
 
     pub fn rewind(&mut self, mark: Mark) -> Result<()> {
+        self.routed = self.routed.min(mark.entries);
         self.state.db.execute_batch("ROLLBACK TO step; RELEASE step").map_err(Fault)?;
         self.entries.truncate(mark.entries);
         self.state.open_rows = mark.rows;

@@ -198,6 +198,11 @@ impl Engine {
         if self.0.around.metrics.is_storage_full() {
             failing.push("the disk is full: publishing is refused".to_owned());
         }
+        drop(refused);
+        for tenant in self.open_tenants() {
+            let ahead = tenant.schedules_ahead().unwrap_or_default();
+            failing.extend(ahead.into_iter().map(|said| format!("tenant {}: {said}", tenant.name())));
+        }
         if self.0.closed.load(Ordering::Acquire) {
             failing.push("shutting down".to_owned());
         }

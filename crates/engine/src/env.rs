@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lang::expr::{EntityRef, Refs, Val};
+use lang::expr::{EntityRef, Refs, Unclear, Val};
 use model::definition::{Expr, Input, Length};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
@@ -82,6 +82,15 @@ impl Env {
         let compiled = self.program.expr(&expr.0)?;
         let values = self.values(state, &compiled.refs)?;
         compiled.of.test(&self.roots(&values))
+    }
+
+    /// When its value can next change though only time passes; `Err`: nobody can tell.
+    pub fn next_turn(&self, state: &State, expr: &Expr) -> Result<Option<Timestamp>, Unclear> {
+        let compiled = self.program.expr(&expr.0).map_err(|_| Unclear)?;
+        let values = self.values(state, &compiled.refs).map_err(|_| Unclear)?;
+        let time = self.program.names.iter().position(|name| name == "now").ok_or(Unclear)?;
+        let turn = compiled.of.next_turn(time, &self.roots(&values))?;
+        Ok(turn.map(Timestamp::from_nanos))
     }
 
     pub fn input(&self, state: &State, input: &Input) -> Result<Value, Problem> {

@@ -11,6 +11,7 @@ mod breaker;
 mod debounce;
 mod limit;
 mod mode;
+pub mod storm;
 mod window;
 
 use std::sync::Arc;
@@ -99,8 +100,8 @@ pub struct Occurrence<'a> {
     pub time: Timestamp,
     pub depth: u32,
     pub env: Env,
-    /// Set when it was pending before.
-    pub of: Option<OccurrenceId>,
+    /// It takes a place in the queue where the mode would turn it away: of instants that are caught up with, each runs.
+    pub in_turn: bool,
 }
 
 /// What the gates came to.
@@ -114,6 +115,8 @@ pub struct Passed {
     pub key: Option<String>,
     pub set: Vec<GateSet>,
     pub values: Map<String, Value>,
+    /// The id that the run of one that queues will have.
+    pub run: Option<String>,
     /// The mode's key, for a run that starts.
     pub stage: String,
     /// Runs that make way.
@@ -136,6 +139,7 @@ impl Passed {
             key: None,
             set: Vec::new(),
             values: Map::new(),
+            run: None,
             stage: String::new(),
             cancel: Vec::new(),
             take: Vec::new(),
@@ -148,6 +152,11 @@ impl Passed {
         let mut passed = Passed::new();
         passed.stop(gate, outcome, reason);
         passed
+    }
+
+    /// Of one that leaves the queue of this stage.
+    pub fn queued(stage: &str) -> Passed {
+        Passed { stage: stage.to_owned(), ..Passed::new() }
     }
 
     /// An operator paused the automation: it waits until that is lifted.
@@ -175,6 +184,11 @@ impl Passed {
         (self.until, self.key) = (until, Some(key));
     }
 
+    /// Whether a run starts.
+    pub fn starts(&self) -> bool {
+        matches!(self.outcome, Outcome::Ran | Outcome::CaughtUp)
+    }
+
     fn stopped(&self) -> bool {
         self.reason.is_some()
     }
@@ -191,7 +205,11 @@ pub struct Memory<'a> {
     pub starting: Vec<(String, String)>,
 }
 
-impl Memory<'_> {
+impl<'a> Memory<'a> {
+    pub fn of(state: &'a State) -> Memory<'a> {
+        Memory { state, set: Vec::new(), starting: Vec::new() }
+    }
+
     fn get(&self, of: &Occurrence<'_>, gate: Gate, key: &str) -> Result<Option<Value>> {
         let (name, trigger) = (of.automation.name(), trigger_id(of, gate));
         let here = self.set.iter().rev().find(|(automation, set)| {
@@ -235,11 +253,15 @@ pub fn pass(memory: &Memory<'_>, of: &Occurrence<'_>, from: Gate) -> Result<Pass
             Gate::Dedup => limit::dedup(memory, of, &mut passed)?,
             Gate::Breaker => breaker::ask(memory, of, &mut passed)?,
             Gate::Mode => mode::ask(memory, of, &mut passed)?,
-            Gate::Start => charge(memory, of, &mut passed)?,
+            Gate::Start => charge(memory, of, from, &mut passed)?,
         }
         if passed.stopped() {
             if gate == Gate::Conditions && planted("charge_before_start") {
                 limit::charge(memory, of, &mut passed)?;
+            }
+            // A place in the queue is a start that is promised.
+            if gate == Gate::Mode && passed.outcome == Outcome::Pending {
+                window::charge(memory, of, &mut passed)?;
             }
             break;
         }
@@ -248,7 +270,11 @@ pub fn pass(memory: &Memory<'_>, of: &Occurrence<'_>, from: Gate) -> Result<Pass
 }
 
 /// A run starts: gates that limit starts take note.
-fn charge(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) -> Result<()> {
+fn charge(memory: &Memory<'_>, of: &Occurrence<'_>, from: Gate, passed: &mut Passed) -> Result<()> {
+    // One that comes out of the queue was charged for when it took its place.
+    if from < Gate::Start {
+        window::charge(memory, of, passed)?;
+    }
     limit::charge(memory, of, passed)?;
     breaker::charge(memory, of, passed)
 }

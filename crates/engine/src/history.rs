@@ -7,7 +7,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-use model::record::{Outcome, Routed, RunEnded, RunRecord, RunStarted, SettledOccurrence, Verdict};
+use model::record::{
+    OccurrenceId, OccurrenceMoved, Outcome, Routed, RunEnded, RunRecord, RunStarted, SettledOccurrence,
+    Verdict,
+};
 use model::{Position, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
@@ -78,6 +81,7 @@ impl History {
     fn one(&self, place: Place, record: &RunRecord, ahead: &mut Ahead<'_>) -> Result<()> {
         match record {
             RunRecord::Routed(routed) => self.routed(place, routed, ahead),
+            RunRecord::OccurrenceMoved(moved) => self.occurrence_moved(moved),
             RunRecord::Settled(settled) => self.settled(place, settled),
             RunRecord::Started(started) => self.started(place, started, ahead),
             RunRecord::Moved(moved) => {
@@ -116,13 +120,35 @@ impl History {
         Ok(())
     }
 
-    fn settled(&self, place: Place, settled: &SettledOccurrence) -> Result<()> {
-        let (position, n) = settled.of;
+    fn decided(&self, (position, n): OccurrenceId) -> Result<Option<Value>> {
         let mut read = self.db.prepare_cached("SELECT body FROM decision WHERE position = ?1 AND n = ?2")?;
         let body: Option<String> = read.query_row(params![position, n], |row| row.get(0)).optional()?;
-        let Some(mut body) = body.and_then(|body| serde_json::from_str::<Value>(&body).ok()) else {
-            return Ok(());
-        };
+        Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
+    }
+
+    fn decide_anew(&self, (position, n): OccurrenceId, outcome: Outcome, body: &Value) -> Result<()> {
+        let mut put = self
+            .db
+            .prepare_cached("UPDATE decision SET outcome = ?3, body = ?4 WHERE position = ?1 AND n = ?2")?;
+        put.execute(params![position, n, outcome.as_str(), body.to_string()])?;
+        Ok(())
+    }
+
+    /// It is pending at another gate, and the same decision as before.
+    fn occurrence_moved(&self, moved: &OccurrenceMoved) -> Result<()> {
+        let Some(Value::Object(mut body)) = self.decided(moved.of)? else { return Ok(()) };
+        let Value::Object(now) = pending_at(&moved.verdict) else { return Ok(()) };
+        for name in ["reason", "gate", "until", "run"] {
+            body.remove(name);
+        }
+        body.extend(now);
+        let mut body = Value::Object(body);
+        add_values(&mut body, &moved.verdict.values);
+        self.decide_anew(moved.of, moved.verdict.outcome, &body)
+    }
+
+    fn settled(&self, place: Place, settled: &SettledOccurrence) -> Result<()> {
+        let Some(mut body) = self.decided(settled.of)? else { return Ok(()) };
         body["outcome"] = settled.outcome.as_str().into();
         body["settled_at"] = json!(place.time);
         if let Value::Object(map) = &mut body {
@@ -131,14 +157,8 @@ impl History {
             map.extend(settled.reason.iter().map(|reason| ("reason".to_owned(), reason.as_str().into())));
             map.extend(settled.gate.iter().map(|gate| ("gate".to_owned(), gate.as_str().into())));
         }
-        if let (Value::Object(seen), Value::Object(more)) = (&mut body["values"], &settled.values) {
-            seen.extend(more.clone());
-        }
-        let mut put = self
-            .db
-            .prepare_cached("UPDATE decision SET outcome = ?3, body = ?4 WHERE position = ?1 AND n = ?2")?;
-        put.execute(params![position, n, settled.outcome.as_str(), body.to_string()])?;
-        Ok(())
+        add_values(&mut body, &settled.values);
+        self.decide_anew(settled.of, settled.outcome, &body)
     }
 
     fn started(&self, place: Place, started: &RunStarted, ahead: &mut Ahead<'_>) -> Result<()> {
@@ -380,18 +400,43 @@ fn decision(place: Place, n: usize, event: Position, verdict: &Verdict) -> Value
     if event > 0 {
         body["event"] = event.into();
     }
-    if let Some(reason) = &verdict.reason {
-        body["reason"] = reason.as_str().into();
+    if let (Value::Object(body), Value::Object(now)) = (&mut body, pending_at(verdict)) {
+        body.extend(now);
     }
-    let gate = verdict.gate.as_deref().filter(|_| verdict.outcome != Outcome::Ran).unwrap_or("start");
-    body["gate"] = gate.into();
-    if let Some(until) = verdict.until {
-        body["until"] = json!(until);
-    }
-    if !verdict.values.is_null() {
-        body["values"] = verdict.values.clone();
-    }
+    add_values(&mut body, &verdict.values);
     body
+}
+
+/// The parts of a decision that change when a pending one goes on.
+fn pending_at(verdict: &Verdict) -> Value {
+    let gate = verdict.gate.as_deref().filter(|_| verdict.outcome != Outcome::Ran).unwrap_or("start");
+    let mut now = json!({ "gate": gate });
+    if let Some(reason) = &verdict.reason {
+        now["reason"] = reason.as_str().into();
+    }
+    if let Some(until) = verdict.until {
+        now["until"] = json!(until);
+    }
+    if let Some(run) = &verdict.run {
+        now["run"] = run.as_str().into();
+    }
+    now
+}
+
+/// What gates saw; what only the engine needs to go on is not for people.
+fn add_values(body: &mut Value, more: &Value) {
+    let Value::Object(more) = more else { return };
+    let more = more.iter().filter(|(name, _)| !matches!(name.as_str(), "start" | "after"));
+    let more: Vec<(String, Value)> = more.map(|(name, value)| (name.clone(), value.clone())).collect();
+    if more.is_empty() {
+        return;
+    }
+    if !body["values"].is_object() {
+        body["values"] = json!({});
+    }
+    if let Value::Object(seen) = &mut body["values"] {
+        seen.extend(more);
+    }
 }
 
 impl From<History> for Connection {

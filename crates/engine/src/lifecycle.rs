@@ -20,6 +20,10 @@ const STEP_STARTED: &str = "automation.step.started";
 const STEP_COMPLETED: &str = "automation.step.completed";
 const STEP_FAILED: &str = "automation.step.failed";
 
+/// How many causes such an event counts for. One run tells of several things: reactions that lead to runs which are told of
+/// again would multiply until the limit of depth stops them.
+const LEAP: u32 = 8;
+
 fn ending(status: Status) -> &'static str {
     match status {
         Status::Completed => "automation.completed",
@@ -66,7 +70,7 @@ pub fn ended(draft: &mut Draft<'_>, run: &Run, ended: &RunEnded) -> Result<()> {
         return Ok(());
     }
     let mut more = json!({
-        "status": ended.status.as_str(), "duration": seconds(run.started_at, draft.now), "stepCount": ended.steps.len(),
+        "status": ended.status.as_str(), "duration": seconds(run.started_at, draft.now), "stepCount": run.walk.steps,
     });
     if let Some(code) = &ended.code {
         more["error"] = json!({"code": code, "message": ended.message, "class": ended.class});
@@ -137,7 +141,7 @@ fn tell(draft: &mut Draft<'_>, run: &Run, topic: &str, payload: Value) -> Result
         actor: format!("system:automation:{}", run.automation),
         subject: Some(Subject { kind: "automation".to_owned(), id: run.automation.clone() }),
         cause: (run.event > 0).then_some(run.event),
-        depth: run.depth + 1,
+        depth: run.depth + LEAP,
         run: Some(run.id.clone()),
         ..Envelope::default()
     };

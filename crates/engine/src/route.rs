@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use model::event::Event;
 use model::record::{Outcome, Record, Routed, RunRecord, Verdict};
-use model::{Code, Problem};
+use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::absent;
-use crate::automation::{Automation, Concerned, matching};
+use crate::automation::{Automation, Concerned, Trigger, matching};
 use crate::draft::Draft;
 use crate::faults::planted;
 use crate::gate::{self, Gate, Memory, Passed};
 use crate::state::{Result, State};
 
 pub use wake::due as wake_due;
-pub(crate) use wake::{end as end_wait, marked as wait_marked, takes as wait_takes, test as wait_holds};
+pub(crate) use wake::{end as end_wait, marked as recheck_wait, takes as wait_takes};
 
 /// Occurrences that one event may have.
 const OCCURRENCES_MAX: usize = 10_000;
@@ -48,12 +48,15 @@ pub fn check<'a>(state: &State, topics: impl Iterator<Item = &'a str>) -> std::r
     Ok(())
 }
 
-/// Routes every event that the draft holds from `from` on.
-pub fn all(draft: &mut Draft<'_>, from: usize) -> Result<()> {
+/// Routes every event that the draft holds and that has not been routed.
+pub fn all(draft: &mut Draft<'_>) -> Result<()> {
     if !listens(draft.state) {
         return Ok(());
     }
-    for index in from..draft.len() {
+    // What is told while events are routed is routed after them.
+    while draft.routed < draft.len() {
+        let index = draft.routed;
+        draft.routed += 1;
         let Record::Event(event) = &draft.entries()[index].record else { continue };
         let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
         if concerned.is_empty() && !wake::may_concern(draft.state, event) {
@@ -85,36 +88,17 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
     wake::by_event(draft, event, &value)?;
     wake::by_change(draft, event, &value)?;
     let mut judged: Vec<(Verdict, Passed, Arc<Automation>)> = Vec::new();
-    let mut memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+    let mut memory = Memory::of(draft.state);
     let mut heard: Vec<(Arc<Automation>, usize)> = Vec::new();
+    let came = Came { event, value: &value, now: draft.now, sample: event.position };
     for (automation, index) in concerned.iter() {
         let trigger = &automation.triggers[index];
         if absent::after(trigger).is_some() {
-            let counts = trigger.filter.as_ref().is_none_or(|filter| filter.test(&value) == Ok(true));
-            heard.extend(counts.then(|| (automation.clone(), index)));
+            heard.extend(came.is_heard(trigger).then(|| (automation.clone(), index)));
             continue;
         }
-        if !matching::matches(memory.state, &trigger.definition.on, event, &value)? {
-            continue;
-        }
-        if !memory.state.is_enabled(automation) {
-            trigger.stopped.note(&trigger.stopped.disabled, event.position);
-            continue;
-        }
-        let passed = match trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(&value)) {
-            Ok(false) => {
-                trigger.stopped.note(&trigger.stopped.filtered, event.position);
-                continue;
-            }
-            Err(problem) => filter_error(&problem),
-            Ok(true) if event.has_expired(draft.now) => {
-                Passed::stopped_at(Gate::Start, Outcome::Expired, "ttl")
-            }
-            Ok(true) => {
-                let of = occurrence::of_event(automation, trigger, event, &value, draft.now);
-                judge(&memory, &of, Gate::Window)?
-            }
-        };
+        let Some(mut passed) = came.meets(&memory, automation, trigger)? else { continue };
+        start::promise(&mut passed, draft.now, draft.entropy);
         let verdict = verdict(automation, &trigger.definition.id, &passed);
         memory.set.extend(passed.set.iter().map(|set| (automation.name().to_owned(), set.clone())));
         if passed.outcome == Outcome::Ran {
@@ -148,32 +132,65 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
 pub fn view(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
     let value = Arc::new(event.to_value());
     let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
+    let came = Came { event, value: &value, now: draft.now, sample: 0 };
     for (automation, index) in concerned.iter() {
         let trigger = &automation.triggers[index];
-        let tested = trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(&value));
         if absent::after(trigger).is_some() {
-            if tested == Ok(true) {
+            if came.is_heard(trigger) {
                 absent::begin(draft, automation, trigger)?;
             }
             continue;
         }
-        if tested == Ok(false) || !draft.state.is_enabled(automation) {
-            continue;
+        if let Some(passed) = came.meets(&Memory::of(draft.state), automation, trigger)? {
+            start::by_view(draft, automation, trigger, event, (&value, passed))?;
         }
-        let passed = match tested {
-            Err(problem) => filter_error(&problem),
-            Ok(_) => {
-                let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
-                judge(
-                    &memory,
-                    &occurrence::of_event(automation, trigger, event, &value, draft.now),
-                    Gate::Window,
-                )?
-            }
-        };
-        start::by_view(draft, automation, trigger, event, (&value, passed))?;
     }
     Ok(())
+}
+
+/// An event that may concern triggers.
+struct Came<'a> {
+    event: &'a Event,
+    value: &'a Arc<Value>,
+    now: Timestamp,
+    /// Where it can be read again by who asks for near misses; 0: nowhere.
+    sample: Position,
+}
+
+impl Came<'_> {
+    /// Whether it ends the silence of an `absent` trigger.
+    fn is_heard(&self, trigger: &Trigger) -> bool {
+        trigger.filter.as_ref().is_none_or(|filter| filter.test(self.value) == Ok(true))
+    }
+
+    /// What the gates say of it; `None`: it is no occurrence of this trigger.
+    fn meets(
+        &self,
+        memory: &Memory<'_>,
+        automation: &Arc<Automation>,
+        trigger: &Trigger,
+    ) -> Result<Option<Passed>> {
+        let Came { event, value, now, sample } = *self;
+        if !matching::matches(memory.state, &trigger.definition.on, event, value)? {
+            return Ok(None);
+        }
+        if !memory.state.is_enabled(automation) {
+            trigger.stopped.note(&trigger.stopped.disabled, sample);
+            return Ok(None);
+        }
+        Ok(Some(match trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(value)) {
+            Ok(false) => {
+                trigger.stopped.note(&trigger.stopped.filtered, sample);
+                return Ok(None);
+            }
+            Err(problem) => filter_error(&problem),
+            Ok(true) if event.has_expired(now) => Passed::stopped_at(Gate::Start, Outcome::Expired, "ttl"),
+            Ok(true) => {
+                let of = occurrence::of_event(automation, trigger, event, value, now);
+                judge(memory, &of, Gate::Window)?
+            }
+        }))
+    }
 }
 
 /// The pause of an operator keeps what comes, that of the breaker refuses it.
@@ -214,6 +231,8 @@ pub fn verdict(automation: &Automation, trigger: &str, passed: &Passed) -> Verdi
         reason: passed.reason.map(str::to_owned),
         gate: (passed.outcome != Outcome::Ran).then(|| gate.to_owned()),
         until: passed.until,
+        run: passed.run.clone(),
+        events: if passed.outcome == Outcome::Pending { passed.batch.clone() } else { Vec::new() },
         key: passed.key.clone(),
         set: passed.set.clone(),
         values: values(&passed.values),

@@ -58,6 +58,9 @@ pub struct Walked {
     pub wait: Value,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
+    /// Steps that came to an end so far.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub steps: u32,
     /// Waits so far; the next one's number.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waited: u32,

@@ -5,15 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lang::cron::{Calendar, jitter};
-use model::definition::{CatchUp, TriggerKind};
+use model::definition::{CatchUp, ModeKind, TriggerKind};
 use model::record::{GateSet, Outcome, Reason, Routed, RunRecord, RunStarted, SchedulePassed, Verdict};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::absent;
-use crate::automation::{Automation, Trigger};
+use crate::automation::{Automation, Automations, Trigger};
 use crate::draft::Draft;
 use crate::gate::{Gate, Memory, Occurrence, Passed};
 use crate::route::{self, occurrence, start};
@@ -22,9 +23,11 @@ use crate::state::{Result, State};
 
 /// Instants that one catch-up may run.
 const ALL_MAX: u32 = 1_000;
+/// Less than this is no step of the clock.
+const STEP: Duration = Duration::from_secs(1);
 
 /// Arms every schedule that is not armed, and forgets those of triggers that are gone.
-pub fn arm(state: &mut State) {
+pub fn arm(state: &mut State) -> Result<()> {
     let mut armed = Vec::new();
     for automation in state.catalog.automations.all() {
         for trigger in automation.triggers.iter().filter(|trigger| trigger.is_timed()) {
@@ -32,28 +35,72 @@ pub fn arm(state: &mut State) {
             let Some(through) = state.fired_through(automation.name(), &trigger.definition.id) else {
                 continue;
             };
-            armed
-                .extend(next(state, automation, trigger, through).map(|at| (at, timer(automation, trigger))));
+            let next = next(state, automation, trigger, through)?;
+            armed.extend(next.map(|at| (at, timer(automation, trigger))));
         }
     }
     state.runs.disarm_schedules();
     armed.into_iter().for_each(|(at, timer)| state.runs.arm_schedule(timer, Some(at)));
+    Ok(())
 }
 
-/// Schedules that have a next instant and no timer for it.
-pub fn unarmed(state: &State, armed: &BTreeSet<&Timer>) -> Vec<String> {
+/// Triggers that begin now: those that are new or changed, and silences that would begin later than now.
+pub fn beginning(state: &State, before: &Automations, now: Timestamp) -> Vec<SchedulePassed> {
+    let mut new = Vec::new();
+    for automation in state.catalog.automations.all() {
+        let was = before.get(automation.name());
+        for trigger in automation.triggers.iter().filter(|trigger| trigger.is_timed()) {
+            let id = &trigger.definition.id;
+            let through = state.fired_through(automation.name(), id);
+            let unchanged = was
+                .and_then(|was| was.trigger(id))
+                .is_some_and(|was| was.definition.on == trigger.definition.on);
+            let silent = trigger.calendar.is_none();
+            if !unchanged || through.is_none_or(|through| silent && through > now) {
+                let (automation, trigger) = (automation.name().to_owned(), id.clone());
+                new.push(SchedulePassed { automation, trigger, through: now });
+            }
+        }
+    }
+    new
+}
+
+/// Schedules whose last instant lies ahead of now: none of them fires before that (rules R9). In words, with what they are.
+pub fn ahead(state: &State, now: Timestamp) -> Vec<(String, SchedulePassed)> {
     let mut found = Vec::new();
     for automation in state.catalog.automations.all() {
         for trigger in automation.triggers.iter().filter(|trigger| trigger.calendar.is_some()) {
+            let (name, id) = (automation.name().to_owned(), trigger.definition.id.clone());
+            let through = state.fired_through(&name, &id).filter(|through| *through > now.plus(STEP));
+            let said = |through| {
+                format!("schedule \"{id}\" of \"{name}\" has fired through {through}, which is ahead")
+            };
+            found.extend(through.map(|through| {
+                (
+                    said(through),
+                    SchedulePassed { automation: name.clone(), trigger: id.clone(), through: now },
+                )
+            }));
+        }
+    }
+    found
+}
+
+/// Schedules that have a next instant and no timer for it.
+pub fn unarmed(state: &State, armed: &BTreeSet<&Timer>) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for automation in state.catalog.automations.all() {
+        for trigger in automation.triggers.iter().filter(|trigger| trigger.is_timed()) {
             let (name, id) = (automation.name(), &trigger.definition.id);
-            let next = state.fired_through(name, id).map(|through| next(state, automation, trigger, through));
+            let through = state.fired_through(name, id);
+            let next = through.map(|through| next(state, automation, trigger, through)).transpose()?;
             // `None`: nobody has deployed it. An end of all its instants needs no timer.
             if !matches!(next, Some(None)) && !armed.contains(&timer(automation, trigger)) {
                 found.push(format!("schedule \"{id}\" of \"{name}\" is armed nowhere"));
             }
         }
     }
-    found
+    Ok(found)
 }
 
 pub fn timer(automation: &Automation, trigger: &Trigger) -> Timer {
@@ -65,10 +112,15 @@ fn through(state: &State, automation: &Automation, trigger: &Trigger, now: Times
 }
 
 /// The next instant after `through`, with its jitter; or the end of the silence that began there.
-fn next(state: &State, automation: &Automation, trigger: &Trigger, through: Timestamp) -> Option<Timestamp> {
+fn next(
+    state: &State,
+    automation: &Automation,
+    trigger: &Trigger,
+    through: Timestamp,
+) -> Result<Option<Timestamp>> {
     let Some(calendar) = &trigger.calendar else { return absent::due(state, automation, trigger, through) };
-    let at = calendar.next_after(through)?;
-    Some(at.plus(jitter(&trigger.definition.id, at, spread(&trigger.definition.on))))
+    let at = calendar.next_after(through);
+    Ok(at.map(|at| at.plus(jitter(&trigger.definition.id, at, spread(&trigger.definition.on)))))
 }
 
 fn spread(on: &TriggerKind) -> std::time::Duration {
@@ -120,7 +172,7 @@ pub fn fire(draft: &mut Draft<'_>, name: &str, trigger_id: &str) -> Result<()> {
         return finish(draft, &automation, trigger, verdicts, last, &[]);
     }
     let (runs, missed) = chosen(calendar, &catch_up(&trigger.definition.on), &due, draft.now);
-    if let Some((reason, count)) = missed {
+    for (reason, count) in missed.into_iter().filter(|(_, count)| *count > 0) {
         verdicts.push(many(&automation, trigger, Outcome::Missed, reason, &due, count));
     }
     finish(draft, &automation, trigger, verdicts, last, &runs)
@@ -145,45 +197,36 @@ fn due(calendar: &Calendar, trigger: &Trigger, from: Timestamp, now: Timestamp) 
     Due { first: from, last, count }
 }
 
-type Missed = Option<(&'static str, u64)>;
+type Missed = Vec<(&'static str, u64)>;
 
-/// Which instants run, each with whether it is a late one, and how many do not.
+/// Which instants run, each with whether it is a late one, and how many do not, by the reason.
 fn chosen(
     calendar: &Calendar,
     policy: &CatchUp,
     due: &Due,
     now: Timestamp,
 ) -> (Vec<(Timestamp, bool)>, Missed) {
-    let Some(last) = due.last else { return (Vec::new(), None) };
+    let Some(last) = due.last else { return (Vec::new(), Vec::new()) };
     // Within a minute it is on time: a tick may be late, a process that was down is not so short.
     let on_time = last.plus(std::time::Duration::from_secs(60)) > now;
     match policy {
-        CatchUp::None if on_time => (vec![(last, false)], missed("catch_up_none", due.count - 1)),
-        CatchUp::None => (Vec::new(), missed("catch_up_none", due.count)),
-        CatchUp::Latest => (vec![(last, !on_time || due.count > 1)], missed("not_latest", due.count - 1)),
+        CatchUp::None if on_time => (vec![(last, false)], vec![("catch_up_none", due.count - 1)]),
+        CatchUp::None => (Vec::new(), vec![("catch_up_none", due.count)]),
+        CatchUp::Latest => (vec![(last, !on_time || due.count > 1)], vec![("not_latest", due.count - 1)]),
         CatchUp::All { max, within } => {
             let from = within.map_or(due.first, |within| now.minus(within).max(due.first));
-            let older = due.count - calendar.count(from, last);
-            let max = (*max).min(ALL_MAX) as usize;
-            let mut all = Vec::new();
-            let mut at = from;
-            while let Some(next) = calendar.next_after(at).filter(|next| *next <= last) {
-                all.push((next, next != last || !on_time));
-                at = next;
-                if all.len() > max + 1_000 {
-                    break;
-                }
+            let reached = calendar.count(from, last);
+            let mut runs = Vec::new();
+            let mut next = Some(last).filter(|_| reached > 0);
+            while let Some(at) = next.filter(|_| runs.len() < (*max).min(ALL_MAX) as usize) {
+                runs.push((at, at != last || !on_time));
+                next = calendar.latest(from, Timestamp::from_nanos(at.nanos() - 1));
             }
-            let over = all.len().saturating_sub(max);
-            let runs = all.split_off(over);
-            let reason = if over > 0 { "over_max" } else { "older_than_window" };
-            (runs, missed(reason, older + over as u64))
+            runs.reverse();
+            let over = reached - runs.len() as u64;
+            (runs, vec![("older_than_window", due.count - reached), ("over_max", over)])
         }
     }
-}
-
-fn missed(reason: &'static str, count: u64) -> Missed {
-    (count > 0).then_some((reason, count))
 }
 
 /// One record for many instants with one fate.
@@ -203,6 +246,8 @@ fn many(
         reason: Some(reason.to_owned()),
         gate: Some(if reason == "disabled" { "enabled" } else { "match" }.to_owned()),
         until: None,
+        run: None,
+        events: Vec::new(),
         key: None,
         set: Vec::new(),
         values: json!({"from": due.first, "to": due.last, "count": count}),
@@ -220,9 +265,13 @@ fn finish(
     if !verdicts.is_empty() {
         draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts }))?;
     }
-    for (at, late) in runs {
+    let all = matches!(catch_up(&trigger.definition.on), CatchUp::All { .. });
+    for (index, (at, late)) in runs.iter().enumerate() {
         let event = event(automation, trigger, *at);
-        let instant = Instant { at: *at, late: *late, event, set: Vec::new() };
+        // A restart is for the first of them only: none of the others is to be cut short by the next.
+        let begins = index == 0 && automation.definition.mode.kind == ModeKind::Restart;
+        let in_turn = all && (*late || runs.len() > 1) && !begins;
+        let instant = Instant { at: *at, late: *late, in_turn, event, set: Vec::new() };
         meet(draft, automation, trigger, instant)?;
     }
     let passed = SchedulePassed {
@@ -241,7 +290,7 @@ pub fn rearm(
     through: Timestamp,
 ) -> Result<()> {
     let timer = timer(automation, trigger);
-    let next = next(draft.state, automation, trigger, through);
+    let next = next(draft.state, automation, trigger, through)?;
     draft.state.runs.arm_schedule(timer, next);
     Ok(())
 }
@@ -250,6 +299,8 @@ pub fn rearm(
 pub struct Instant {
     pub at: Timestamp,
     pub late: bool,
+    /// It queues where it would be turned away.
+    pub in_turn: bool,
     /// What its run reads as `event`.
     pub event: Value,
     /// What is remembered with its verdict, whatever that is.
@@ -271,7 +322,7 @@ pub fn meet(
     trigger: &Trigger,
     instant: Instant,
 ) -> Result<Position> {
-    let Instant { at, late, event, set } = instant;
+    let Instant { at, late, in_turn, event, set } = instant;
     let space = automation.definition.space.clone().unwrap_or_else(|| occurrence::SYSTEM.to_owned());
     let of = Occurrence {
         automation,
@@ -289,17 +340,21 @@ pub fn meet(
             draft.now,
             space.clone(),
         ),
-        of: None,
+        in_turn,
     };
-    let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
+    let memory = Memory::of(draft.state);
     let mut passed = match draft.state.is_enabled(automation) {
         true => route::judge(&memory, &of, Gate::Throttle)?,
         false => Passed::stopped_at(Gate::Window, Outcome::Skipped, "disabled"),
     };
     passed.set.extend(set);
     if passed.outcome == Outcome::Pending {
-        let start = json!({"kind": "schedule", "event": event, "input": null, "space": space, "depth": 0});
+        let start = json!({
+            "kind": "schedule", "event": event, "input": null, "space": space, "depth": 0, "at": at, "late": late,
+            "in_turn": in_turn, "context": of.context,
+        });
         passed.queue_or_skip(Some(start));
+        start::promise(&mut passed, draft.now, draft.entropy);
     }
     if passed.outcome == Outcome::Ran && late {
         passed.outcome = Outcome::CaughtUp;
@@ -307,7 +362,7 @@ pub fn meet(
     passed.values.insert("at".to_owned(), json!(at));
     let verdict = route::verdict(automation, &trigger.definition.id, &passed);
     let position = draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts: vec![verdict] }))?;
-    if !matches!(passed.outcome, Outcome::Ran | Outcome::CaughtUp) {
+    if !passed.starts() {
         return Ok(position);
     }
     let started = RunStarted {

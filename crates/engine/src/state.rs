@@ -31,6 +31,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("state/entity.sql"),
     include_str!("state/run.sql"),
     include_str!("state/subscription.sql"),
+    include_str!("state/version.sql"),
 ];
 
 /// Steps of the wall clock that are remembered.

@@ -35,7 +35,7 @@ use crate::state::{Fault, Result as StateResult};
 
 pub(crate) use call::{Invoked, call_logic, invoke};
 pub(crate) use judge::time_out;
-pub(crate) use wait::{earlier, next_minute};
+pub(crate) use wait::earlier;
 
 /// Steps after which a loop lets others go on.
 const STEPS_BEFORE_YIELD: u32 = 200;
@@ -128,7 +128,6 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         };
         return ended(draft, &run, Err(lost), (Vec::new(), &[]));
     };
-    let from = draft.len();
     let Some(env) = env_of(draft, &run, &automation)? else {
         return ended(draft, &run, Err(erased()), (Vec::new(), &[]));
     };
@@ -139,19 +138,10 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
     }
     let mut at = run.walk.at.clone();
     let waited: Vec<String> = run.walk.waits.iter().map(|wait| wait.path.clone()).collect();
-    let mut walk = Walk {
-        draft,
-        run,
-        env,
-        trace: Vec::new(),
-        steps: 0,
-        yielded: false,
-        logic: 0,
-        atomic: 0,
-        outside: None,
-    };
+    let mut walk = Walk::new(draft, run, env);
     let result = walk.block(&automation.definition.steps, &mut at, "actions");
     let Walk { draft, mut run, env, trace, yielded, .. } = walk;
+    run.walk.steps += trace.iter().filter(|step| step["status"] != "waiting").count() as u32;
     let end = match result {
         Ok(Flow::Blocked) => None,
         Ok(Flow::Done(output) | Flow::Leave(output)) => Some(Ok(output)),
@@ -177,7 +167,7 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         }
     }
     // Events that the stretch wrote find whom they concern.
-    route::all(draft, from)
+    route::all(draft)
 }
 
 fn erased() -> Failure {
@@ -280,10 +270,15 @@ pub fn after_end(
             draft.push_run(RunRecord::WaitEnded(ended))?;
         }
     }
-    start::next_queued(draft, run)
+    start::next_queued(draft, &run.automation, &run.key)
 }
 
-impl Walk<'_, '_> {
+impl<'d, 'a> Walk<'d, 'a> {
+    fn new(draft: &'d mut Draft<'a>, run: Run, env: Env) -> Walk<'d, 'a> {
+        let (trace, outside) = (Vec::new(), None);
+        Walk { draft, run, env, trace, steps: 0, yielded: false, logic: 0, atomic: 0, outside }
+    }
+
     /// Goes through a list of steps from where it stands.
     fn block(&mut self, steps: &[Step], at: &mut Block, path: &str) -> Result<Flow> {
         let mut last = Value::Null;

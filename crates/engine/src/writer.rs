@@ -196,6 +196,7 @@ impl Writer {
                 let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
                 let mut draft = draft.over(self.ledger.as_ref()).heard(self.heard);
                 let answer = decide::run::decide(&mut draft, command);
+                let answer = answer.and_then(|answer| Ok(route::all(&mut draft).map(|()| answer)?));
                 let entries = draft.into_entries();
                 answer.map(|answer| {
                     let sync = must_sync(&answer);
@@ -238,14 +239,15 @@ impl Writer {
             route::check(&self.state, entries.iter().filter_map(topic_of))?;
         }
         let removed = entries.iter().find_map(removed_by);
+        let before = self.state.catalog.clone();
         let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
         let mut draft = draft.heard(self.heard);
         draft.add_all(entries)?;
         if let Some(removed) = removed {
-            decide::run::deployed(&mut draft, &removed, finish_runs)?;
+            decide::run::deployed(&mut draft, &before.automations, &removed, finish_runs)?;
         }
         if !quiet {
-            route::all(&mut draft, 0)?;
+            route::all(&mut draft)?;
         }
         Ok((draft.into_entries(), answer, sync))
     }
@@ -257,7 +259,7 @@ impl Writer {
             let Some(wait) = self.state.runs.wakes.next_marked() else { break };
             let next = self.batch.head().position + 1;
             let mut draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
-            route::wait_marked(&mut draft, wait)?;
+            route::recheck_wait(&mut draft, wait)?;
             let entries = draft.into_entries();
             woke |= !entries.is_empty();
             self.commit(moment.now, entries, turn);
@@ -362,8 +364,7 @@ impl Writer {
         self.state.roll_back()?;
         self.state_opened = None;
         read::fold_tail(self.ledger.reader().as_mut(), &mut self.state, |_| ()).map_err(Fatal)?;
-        schedule::arm(&mut self.state);
-        Ok(())
+        Ok(schedule::arm(&mut self.state)?)
     }
 
     fn commit_state_if_due(&mut self, moment: Moment) -> Result<(), Fatal> {

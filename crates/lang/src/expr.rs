@@ -36,6 +36,7 @@ mod refs;
 mod template;
 mod texts;
 mod times;
+mod turn;
 mod value;
 
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub(crate) use parser::parse;
 pub use refs::{EntityRef, Refs};
 pub use template::{Template, TemplateTree};
 pub(crate) use template::{hole_len, parse_hole};
+pub use turn::Unclear;
 pub use value::Val;
 
 use compile::Compiler;

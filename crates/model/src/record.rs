@@ -5,6 +5,7 @@
 
 mod change;
 mod effect;
+mod occurrence;
 mod run;
 mod subscription;
 
@@ -16,9 +17,9 @@ use serde_json::value::RawValue;
 
 pub use change::{Applied, Change, Changed, ChangedData, Set};
 pub use effect::EffectRecord;
+pub use occurrence::{GateSet, OccurrenceId, OccurrenceMoved, Outcome, Routed, SettledOccurrence, Verdict};
 pub use run::{
-    AutomationSet, GateSet, How, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunMoved, RunRecord,
-    RunStarted, SchedulePassed, SettledOccurrence, Status, Verdict, WaitEnded,
+    AutomationSet, How, Reason, RunEnded, RunMoved, RunRecord, RunStarted, SchedulePassed, Status, WaitEnded,
 };
 pub use subscription::SubscriptionRecord;
 

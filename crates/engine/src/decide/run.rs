@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{Refusal, effect, subscription};
 use crate::absent;
+use crate::automation::Automations;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
 use crate::faults::planted;
@@ -42,13 +43,15 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             let (verdict, run) = walk::invoke(draft, by).map_err(stopped)?;
             let id = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);
             // One that queued has its id before it has begun.
-            let id = id.or_else(|| Some(verdict.values["start"]["id"].as_str()?.to_owned()));
+            let id = id.or(verdict.run);
             Ok(Answer::Started { run: id, outcome: verdict.outcome, reason: verdict.reason })
         }
         RunCommand::Again(again) => again::decide(draft, *again),
         RunCommand::Cancel { run, why } => {
-            let position = known(draft, &run)?;
-            start::end_cancelled(draft, position, &why)?;
+            match draft.state.queued(&run).map(|(id, _)| *id) {
+                Some(queued) => start::cancel_queued(draft, queued, &why)?,
+                None => start::end_cancelled(draft, known(draft, &run)?, &why)?,
+            }
             Ok(done(draft))
         }
         RunCommand::Lose { runs } => {
@@ -78,7 +81,15 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
         RunCommand::Looked { run, wait, through, found } => looked(draft, (run, wait), through, found),
         RunCommand::Due => due(draft),
         RunCommand::Deployed => {
-            deployed(draft, &[], false)?;
+            let before = draft.state.catalog.clone();
+            deployed(draft, &before.automations, &[], false)?;
+            Ok(done(draft))
+        }
+        RunCommand::Lower => {
+            for (_, passed) in schedule::ahead(draft.state, draft.now) {
+                draft.push_run(RunRecord::SchedulePassed(passed))?;
+            }
+            schedule::arm(draft.state)?;
             Ok(done(draft))
         }
     }
@@ -167,18 +178,7 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
     let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason, failures };
     draft.push_run(RunRecord::AutomationSet(set))?;
     match toggle {
-        Toggle::Resume => {
-            let kept: Vec<_> = draft
-                .state
-                .pending()
-                .iter()
-                .filter(|(_, pending)| pending.automation == name && pending.reason == "paused")
-                .map(|(id, _)| *id)
-                .collect();
-            for id in kept {
-                wake_due::go_on(draft, id)?;
-            }
-        }
+        Toggle::Resume => start::resume(draft, name)?,
         Toggle::Disable => start::settle_armed(draft, name)?,
         Toggle::Enable => absent::begin_all(draft, name)?,
         Toggle::Pause | Toggle::Drain => {}
@@ -227,7 +227,7 @@ fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
             // One that was held to its length may be left over from a wait that ended otherwise.
             Timer::Wait(id) if !planted("fire_by_index_id") && !is_waiting(draft, id)? => {}
             Timer::Wait(id) => route::end_wait(draft, id, How::Timeout, None, Value::Null)?,
-            Timer::Recheck(id) => recheck(draft, id, at)?,
+            Timer::Recheck(id) => route::recheck_wait(draft, id)?,
             Timer::Run(run) => walk::time_out(draft, run)?,
             Timer::Pending(id) => wake_due::go_on(draft, id)?,
             Timer::Schedule { automation, trigger } => schedule::fire(draft, &automation, &trigger)?,
@@ -244,21 +244,14 @@ fn is_waiting(draft: &Draft<'_>, (run, wait): crate::run::WaitId) -> Result<bool
     Ok(run.is_some_and(|run| run.wait(wait).is_some_and(|wait| wait.ended.is_none())))
 }
 
-/// A condition that reads time: it holds now, or is asked again.
-fn recheck(draft: &mut Draft<'_>, id: crate::run::WaitId, at: model::Timestamp) -> Result<(), Refusal> {
-    let Some(run) = draft.state.run(id.0)? else { return Ok(()) };
-    if route::wait_holds(draft.state, &run, id, draft.now)? {
-        return Ok(route::end_wait(draft, id, How::Met, None, Value::Null)?);
-    }
-    draft.state.runs.timers.remove(&(at, Timer::Recheck(id)));
-    let next = walk::next_minute(draft.now);
-    draft.state.runs.timers.insert((next, Timer::Recheck(id)));
-    Ok(())
-}
-
-/// Definitions changed: schedules are armed anew, and what belonged to automations that are gone ends; with
-/// `finish_runs`, their runs do so by themselves.
-pub fn deployed(draft: &mut Draft<'_>, removed: &[String], finish_runs: bool) -> Result<(), Refusal> {
+/// Definitions changed from what they were `before`: schedules are armed anew, and what belonged to automations that are gone
+/// ends; with `finish_runs`, their runs do so by themselves.
+pub fn deployed(
+    draft: &mut Draft<'_>,
+    before: &Automations,
+    removed: &[String],
+    finish_runs: bool,
+) -> Result<(), Refusal> {
     // Before the first event that starts a run: folding it keeps the event for the run.
     if !draft.state.catalog.automations.is_empty() {
         draft.raise_format()?;
@@ -275,22 +268,8 @@ pub fn deployed(draft: &mut Draft<'_>, removed: &[String], finish_runs: bool) ->
             start::end_cancelled(draft, run, "automation_deleted")?;
         }
     }
-    let new: Vec<(String, String)> = draft
-        .state
-        .catalog
-        .automations
-        .all()
-        .flat_map(|automation| {
-            let timed = automation.triggers.iter().filter(|trigger| trigger.is_timed());
-            timed.map(|trigger| (automation.name().to_owned(), trigger.definition.id.clone()))
-        })
-        .filter(|(automation, trigger)| draft.state.fired_through(automation, trigger).is_none())
-        .collect();
-    for (automation, trigger) in new {
-        let through = draft.now;
-        let passed = model::record::SchedulePassed { automation, trigger, through };
+    for passed in schedule::beginning(draft.state, before, draft.now) {
         draft.push_run(RunRecord::SchedulePassed(passed))?;
     }
-    schedule::arm(draft.state);
-    Ok(())
+    Ok(schedule::arm(draft.state)?)
 }

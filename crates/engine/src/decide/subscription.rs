@@ -63,7 +63,7 @@ fn dispatch(
     };
     let (verdict, run) = walk::invoke(draft, by).map_err(super::run::stopped)?;
     let run = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);
-    let run = run.or_else(|| Some(verdict.values["start"]["id"].as_str()?.to_owned()));
+    let run = run.or(verdict.run);
     // Its own conditions said no: there is nothing to do for it.
     let unwanted = verdict.outcome == Outcome::Skipped && verdict.reason.as_deref() == Some("conditions");
     if run.is_some() || unwanted {
@@ -80,8 +80,8 @@ fn stuck(draft: &mut Draft<'_>, id: String, event: Position, payload: &Value) ->
     push(draft, SubscriptionRecord::Stuck { id: id.clone(), event })?;
     let mut payload = payload.clone();
     payload["subscription"] = json!(id);
-    let (from, place) = (draft.len(), (draft.next(), draft.now));
+    let place = (draft.next(), draft.now);
     let said = engine_event("workflow.dispatch_failed", &payload, place, draft.entropy);
     draft.add(said)?;
-    Ok(route::all(draft, from)?)
+    Ok(route::all(draft)?)
 }

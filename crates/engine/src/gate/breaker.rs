@@ -3,13 +3,15 @@
 use model::record::Outcome;
 use serde_json::json;
 
+use crate::automation::Automation;
+
 use super::{Gate, Memory, Occurrence, Passed, Result, setting};
 
 /// A run whose event is deeper than this in its chain of causes is a loop.
 pub const DEPTH_MAX: u32 = 32;
 /// Starts in a minute above which it is said, unless the automation says otherwise.
 const STORM: u32 = 20;
-const MINUTE_MS: i64 = 60_000;
+pub(super) const MINUTE_MS: i64 = 60_000;
 
 pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) -> Result<()> {
     if of.depth > DEPTH_MAX {
@@ -18,15 +20,16 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
         return Ok(());
     }
     let storm = of.automation.definition.storm.as_ref();
-    if storm.is_some_and(|storm| storm.pause) && starts(memory, of)?.len() >= limit(of) {
+    if storm.is_some_and(|storm| storm.pause) && starts(memory, of)?.len() >= per_minute(of.automation) {
         passed.pause = true;
         passed.stop(Gate::Breaker, Outcome::Refused, "storm_paused");
     }
     Ok(())
 }
 
-fn limit(of: &Occurrence<'_>) -> usize {
-    of.automation.definition.storm.as_ref().map_or(STORM, |storm| storm.per_minute) as usize
+/// Starts in a minute that are well.
+pub(super) fn per_minute(automation: &Automation) -> usize {
+    automation.definition.storm.as_ref().map_or(STORM, |storm| storm.per_minute) as usize
 }
 
 fn starts(memory: &Memory<'_>, of: &Occurrence<'_>) -> Result<Vec<i64>> {
@@ -37,7 +40,7 @@ fn starts(memory: &Memory<'_>, of: &Occurrence<'_>) -> Result<Vec<i64>> {
     Ok(starts)
 }
 
-/// Counted only where the automation asks for a breaker: a plain warning needs no memory that survives.
+/// Counted only where the automation asks for a breaker: a plain warning (`storm.rs`) needs no memory that survives.
 pub(super) fn charge(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) -> Result<()> {
     if of.automation.definition.storm.is_none() {
         return Ok(());

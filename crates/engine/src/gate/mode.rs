@@ -27,7 +27,9 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
     let beside = memory.starting.iter().filter(|(of, other)| of == name && *other == key).count();
     let live = stage.map_or(0, std::collections::BTreeSet::len) + beside;
     let max = mode.max.unwrap_or(MAX) as usize;
+    let has_room = mode.kind == ModeKind::Parallel && live < max;
     match mode.kind {
+        _ if of.in_turn && live > 0 && !has_room => passed.wait(Gate::Mode, "queued", None, key.clone()),
         ModeKind::Single if live > 0 => passed.stop(Gate::Mode, Outcome::Skipped, "busy"),
         ModeKind::Restart => passed.cancel = stage.into_iter().flatten().copied().collect(),
         ModeKind::Parallel if live >= max => passed.stop(Gate::Mode, Outcome::Refused, "max_runs"),

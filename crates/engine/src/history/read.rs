@@ -27,8 +27,8 @@ impl History {
             "SELECT position, status, body FROM run",
             ("status", "started_at"),
             wanted,
-            |status, mut body| {
-                body["status"] = status.into();
+            |position, status, mut body| {
+                (body["position"], body["status"]) = (position.into(), status.into());
                 body
             },
         )
@@ -36,7 +36,7 @@ impl History {
 
     pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>)> {
         let select = "SELECT position, outcome, body FROM decision";
-        self.list(select, ("outcome", "at"), wanted, |_, body| body)
+        self.list(select, ("outcome", "at"), wanted, |_, _, body| body)
     }
 
     fn list(
@@ -44,7 +44,7 @@ impl History {
         select: &str,
         (status, time): (&str, &str),
         wanted: &Wanted,
-        show: impl Fn(&str, Value) -> Value,
+        show: impl Fn(Position, &str, Value) -> Value,
     ) -> Result<(Vec<Value>, Option<Position>)> {
         let (mut tests, mut values): (Vec<String>, Vec<Sql>) = (Vec::new(), Vec::new());
         let mut want = |test: &str, value: Sql| {
@@ -69,7 +69,7 @@ impl History {
             }
             let (position, status, body): (Position, String, String) =
                 (row.get(0)?, row.get(1)?, row.get(2)?);
-            found.push(show(&status, serde_json::from_str(&body).unwrap_or_default()));
+            found.push(show(position, &status, serde_json::from_str(&body).unwrap_or_default()));
             last = Some(position);
         }
         Ok((found, None))

@@ -20,6 +20,8 @@ fn routed(event: Position) -> RunRecord {
         reason: None,
         gate: None,
         until: None,
+        run: None,
+        events: Vec::new(),
         key: None,
         set: Vec::new(),
         values: Value::Null,
@@ -29,20 +31,10 @@ fn routed(event: Position) -> RunRecord {
 
 fn started(event: Position, at: Timestamp) -> RunRecord {
     RunRecord::Started(Box::new(RunStarted {
-        id: format!("run_{event}"),
-        automation: "a".to_owned(),
-        hash: "h".repeat(64),
         trigger: "t".to_owned(),
         occurrence: Reason { kind: "event".to_owned(), position: event, at },
         event,
-        space: "default".to_owned(),
-        depth: 0,
-        attempt: 1,
-        caller: None,
-        rerun_of: None,
-        input: Value::Null,
-        key: String::new(),
-        synthetic: None,
+        ..RunStarted::new(format!("run_{event}"), "a", &"h".repeat(64), at)
     }))
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::automation::{Automation, Trigger, matching};
 use crate::env::{About, Env};
 use crate::gate::Occurrence;
+use crate::state::run::Pending;
 
 /// Where runs work that no event brings to a space.
 pub const SYSTEM: &str = "_system";
@@ -31,8 +32,37 @@ pub fn of_event<'a>(
         time: event.time(),
         depth: event.envelope.depth,
         env: env(automation, Some(trigger), value.clone(), Value::Null, now, space),
-        of: None,
+        in_turn: false,
     }
+}
+
+/// One that no event in the ledger brings and that was pending.
+pub fn of_start<'a>(
+    automation: &'a Arc<Automation>,
+    trigger: Option<&'a Trigger>,
+    pending: &Pending,
+    event: &Arc<Value>,
+    now: Timestamp,
+) -> Occurrence<'a> {
+    let start = &pending.start;
+    let space = start["space"].as_str().unwrap_or(SYSTEM).to_owned();
+    Occurrence {
+        automation,
+        trigger,
+        context: start["context"].as_str().unwrap_or(&pending.key).to_owned(),
+        event: None,
+        position: 0,
+        time: start_time(pending),
+        depth: start["depth"].as_u64().unwrap_or(0) as u32,
+        env: env(automation, trigger, event.clone(), start["input"].clone(), now, space),
+        in_turn: start["in_turn"] == true,
+    }
+}
+
+/// When a start that was pending had its reason.
+pub fn start_time(pending: &Pending) -> Timestamp {
+    let at = pending.start["at"].as_str().and_then(|at| Timestamp::parse(at).ok());
+    at.unwrap_or(pending.since)
 }
 
 /// The event's subject, else the webhook's name, else the topic.

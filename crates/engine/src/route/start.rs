@@ -10,12 +10,12 @@ use model::record::{
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
-use super::occurrence::{SYSTEM, env};
+use super::occurrence::{SYSTEM, start_time};
 use crate::automation::{Automation, Trigger};
 use crate::draft::Draft;
-use crate::gate::{self, Gate, Memory, Occurrence, Passed};
+use crate::entropy::Entropy;
+use crate::gate::{Gate, Passed, storm};
 use crate::lifecycle;
-use crate::run::Run;
 use crate::state::Result;
 use crate::state::run::Pending;
 
@@ -83,7 +83,7 @@ pub fn by_event(
         space: event.envelope.space.clone(),
         depth: event.envelope.depth,
         input,
-        ..blank(draft, automation, trigger, &passed.stage)
+        ..promised(draft, automation, trigger, passed)
     };
     start(draft, started, &passed.cancel)
 }
@@ -98,8 +98,12 @@ pub fn by_view(
 ) -> Result<()> {
     let (space, depth) = (event.envelope.space.clone(), event.envelope.depth);
     if passed.outcome == Outcome::Pending {
-        let start = json!({"kind": "event", "event": value, "input": null, "space": space, "depth": depth});
+        let start = json!({
+            "kind": "event", "event": value, "input": null, "space": space, "depth": depth, "at": event.time(),
+            "context": super::occurrence::context(trigger, event),
+        });
         passed.queue_or_skip(Some(start));
+        promise(&mut passed, draft.now, draft.entropy);
     }
     let id = &trigger.definition.id;
     let verdict = super::verdict(automation, id, &passed);
@@ -134,8 +138,10 @@ pub fn start(draft: &mut Draft<'_>, started: RunStarted, cancel: &[Position]) ->
     for run in cancel {
         end_cancelled(draft, *run, "restart")?;
     }
+    let automation = draft.state.version(&started.automation, &started.hash);
     let position = draft.push_run(RunRecord::Started(Box::new(started)))?;
     lifecycle::started(draft, position)?;
+    automation.map_or(Ok(()), |automation| storm::note(draft, &automation))?;
     Ok(position)
 }
 
@@ -156,32 +162,47 @@ pub fn end_cancelled(draft: &mut Draft<'_>, run: Position, why: &str) -> Result<
     crate::walk::after_end(draft, &live, Status::Cancelled, &Value::Null, Some(why))
 }
 
+/// One that takes a place in the queue is told the id that its run will have.
+pub fn promise(passed: &mut Passed, now: Timestamp, entropy: &mut Entropy) {
+    if passed.outcome == Outcome::Pending && passed.gate == Gate::Mode {
+        passed.run = Some(run_id(now, entropy));
+    }
+}
+
+fn run_id(now: Timestamp, entropy: &mut Entropy) -> String {
+    format!("run_{}", model::id::ulid(now, entropy.bytes()))
+}
+
+/// As [`blank`], under the id that was promised.
+fn promised(
+    draft: &mut Draft<'_>,
+    automation: &Arc<Automation>,
+    trigger: &str,
+    passed: &Passed,
+) -> RunStarted {
+    let blank = blank(draft, automation, trigger, &passed.stage);
+    RunStarted { id: passed.run.clone().unwrap_or(blank.id), ..blank }
+}
+
 /// A run of this automation that is the answer to nothing yet.
 pub fn blank(draft: &mut Draft<'_>, automation: &Arc<Automation>, trigger: &str, stage: &str) -> RunStarted {
+    let id = run_id(draft.now, draft.entropy);
     RunStarted {
-        id: format!("run_{}", model::id::ulid(draft.now, draft.entropy.bytes())),
-        automation: automation.name().to_owned(),
-        hash: automation.hash.clone(),
         trigger: trigger.to_owned(),
-        occurrence: Reason { kind: "manual".to_owned(), position: 0, at: draft.now },
-        event: 0,
         space: automation.definition.space.clone().unwrap_or_else(|| SYSTEM.to_owned()),
-        depth: 0,
-        attempt: 1,
-        caller: None,
-        rerun_of: None,
-        input: Value::Null,
         key: stage.to_owned(),
-        synthetic: None,
+        ..RunStarted::new(id, automation.name(), &automation.hash, draft.now)
     }
 }
 
 /// The next one that queued behind a run that has ended.
-pub fn next_queued(draft: &mut Draft<'_>, ended: &Run) -> Result<()> {
-    let stage = (ended.automation.clone(), ended.key.clone());
-    // One that has expired meanwhile makes way for the one behind it.
-    while draft.state.runs.stage.get(&stage).is_none_or(|live| live.is_empty()) {
-        let mut queue = draft.state.pending_of(&ended.automation, &ended.key);
+pub fn next_queued(draft: &mut Draft<'_>, automation: &str, key: &str) -> Result<()> {
+    let stage = (automation.to_owned(), key.to_owned());
+    // One that has expired meanwhile makes way for the one behind it. A pause holds them all.
+    while draft.state.runs.stage.get(&stage).is_none_or(|live| live.is_empty())
+        && !draft.state.is_paused(automation)
+    {
+        let mut queue = draft.state.pending_of(automation, key);
         let Some(next) = queue.find(|(_, pending)| pending.gate == "mode").map(|(id, _)| *id) else { break };
         drop(queue);
         super::wake_due::go_on(draft, next)?;
@@ -192,51 +213,58 @@ pub fn next_queued(draft: &mut Draft<'_>, ended: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Starts what waited in the queue and was brought by no event: a person, a call, a schedule.
+/// A pause is lifted: what it kept goes on, then those in queues whose turn it is.
+pub fn resume(draft: &mut Draft<'_>, name: &str) -> Result<()> {
+    let kept = |reason: &str| -> Vec<(OccurrenceId, String)> {
+        let all = draft.state.pending().iter();
+        let kept = all.filter(|(_, pending)| pending.automation == name && pending.reason == reason);
+        kept.map(|(id, pending)| (*id, pending.key.clone())).collect()
+    };
+    let (paused, queued) = (kept("paused"), kept("queued"));
+    for (id, _) in paused {
+        super::wake_due::go_on(draft, id)?;
+    }
+    queued.into_iter().try_for_each(|(_, key)| next_queued(draft, name, &key))
+}
+
+/// Starts what was pending and was brought by no event in the ledger: a person, a call, a schedule.
 pub fn by_hand(
     draft: &mut Draft<'_>,
     automation: &Arc<Automation>,
-    of: OccurrenceId,
-    pending: &Pending,
-) -> Result<()> {
+    (of, pending): (OccurrenceId, &Pending),
+    passed: &Passed,
+) -> Result<Position> {
     let start = &pending.start;
-    let space = start["space"].as_str().unwrap_or(SYSTEM).to_owned();
-    let trigger = automation.trigger(&pending.trigger);
-    let depth = start["depth"].as_u64().unwrap_or(0) as u32;
-    let occurrence = Occurrence {
-        automation,
-        trigger,
-        context: pending.key.clone(),
-        event: None,
-        position: 0,
-        time: pending.since,
-        depth,
-        env: env(
-            automation,
-            trigger,
-            Arc::new(start["event"].clone()),
-            start["input"].clone(),
-            draft.now,
-            space.clone(),
-        ),
-        of: Some(of),
-    };
-    let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
-    let passed = gate::pass(&memory, &occurrence, Gate::Start)?;
-    settle(draft, of, passed.outcome, passed.reason, Some(&passed))?;
     let kind = start["kind"].as_str().unwrap_or("manual").to_owned();
-    let mut started = RunStarted {
-        occurrence: Reason { kind, position: of.0, at: pending.since },
-        space,
-        depth,
+    let started = RunStarted {
+        occurrence: Reason { kind, position: of.0, at: start_time(pending) },
+        space: start["space"].as_str().unwrap_or(SYSTEM).to_owned(),
+        depth: start["depth"].as_u64().unwrap_or(0) as u32,
         input: start["input"].clone(),
         synthetic: Some(start["event"].clone()),
-        ..blank(draft, automation, &pending.trigger, &pending.key)
+        ..promised(draft, automation, &pending.trigger, passed)
     };
-    if let Some(promised) = start["id"].as_str() {
-        promised.clone_into(&mut started.id);
+    self::start(draft, started, &passed.cancel)
+}
+
+/// Gives up a place in the queue. Its run begins and ends here, so that it is told, and can be retried.
+pub fn cancel_queued(draft: &mut Draft<'_>, of: OccurrenceId, why: &str) -> Result<()> {
+    let Some(pending) = draft.state.pending().get(&of).cloned() else { return Ok(()) };
+    let Some(automation) = draft.state.version(&pending.automation, &pending.hash) else {
+        return settle(draft, of, Outcome::Skipped, Some("disabled"), None);
+    };
+    let mut passed = Passed::queued(&pending.key);
+    passed.run.clone_from(&pending.run);
+    if pending.batch {
+        passed.batch.clone_from(&pending.events);
     }
-    self::start(draft, started, &[]).map(drop)
+    let event = pending.events.last().map(|event| draft.state.event(*event)).transpose()?.flatten();
+    settle(draft, of, Outcome::Ran, None, None)?;
+    let run = match event {
+        Some(event) => by_event(draft, &automation, &pending.trigger, &event, &passed)?,
+        None => by_hand(draft, &automation, (of, &pending), &passed)?,
+    };
+    end_cancelled(draft, run, why)
 }
 
 /// The event of something that no record brought: a schedule, a call, a person.

@@ -65,34 +65,36 @@ pub fn takes(
 pub fn by_change(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<()> {
     let Some(subject) = event.envelope.subject.as_ref().filter(|_| is_change(event)) else { return Ok(()) };
     for id in draft.state.runs.wakes.by_change(&subject.kind, &subject.id) {
-        let Some(run) = draft.state.run(id.0)? else { continue };
-        if test(draft.state, &run, id, draft.now)? {
-            end(draft, id, How::Met, Some(event.position), Value::Null)?;
-        }
+        try_again(draft, id, Some(event.position))?;
     }
     left(draft, event, value)
 }
 
-/// A condition that was marked: asked in its turn.
+/// A condition that was marked, or that time may have changed: asked in its turn.
 pub fn marked(draft: &mut Draft<'_>, id: WaitId) -> Result<()> {
+    try_again(draft, id, None)
+}
+
+/// Ends a wait whose condition holds now; one that reads time is tried again when that may change what it says. One that
+/// cannot be evaluated does not hold yet.
+fn try_again(draft: &mut Draft<'_>, id: WaitId, event: Option<model::Position>) -> Result<()> {
     let Some(run) = draft.state.run(id.0)? else { return Ok(()) };
-    if test(draft.state, &run, id, draft.now)? {
-        end(draft, id, How::Met, None, Value::Null)?;
+    let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { return Ok(()) };
+    let WaitKind::Until { condition, recheck, .. } = &wait.kind else { return Ok(()) };
+    let Some(automation) = draft.state.version(&run.automation, &run.hash) else { return Ok(()) };
+    let env = env_of(&automation, &run, wait, draft.now);
+    if condition::test(&env, draft.state, condition).unwrap_or(false) {
+        return end(draft, id, How::Met, event, Value::Null);
+    }
+    if recheck.is_some() {
+        let next = condition::next_try(&env, draft.state, condition);
+        draft.state.runs.arm_recheck(id, next);
     }
     Ok(())
 }
 
 fn is_change(event: &Event) -> bool {
     event.envelope.topic.starts_with("graph.node.")
-}
-
-/// Whether the condition of a wait holds now. One that cannot be evaluated does not hold yet.
-pub fn test(state: &State, run: &Run, id: WaitId, now: model::Timestamp) -> Result<bool> {
-    let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { return Ok(false) };
-    let WaitKind::Until { condition, .. } = &wait.kind else { return Ok(false) };
-    let Some(automation) = state.version(&run.automation, &run.hash) else { return Ok(false) };
-    let env = env_of(&automation, run, wait, now);
-    Ok(condition::test(&env, state, condition).unwrap_or(false))
 }
 
 /// What the wait kept of its run, with rows and time as they are now.

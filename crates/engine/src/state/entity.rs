@@ -57,7 +57,7 @@ impl State {
         let replaced = applied.set.iter().map(|set| (set.kind, &set.name));
         let replaced = replaced.chain(applied.removed.iter().map(|(kind, name)| (*kind, name)));
         for (_, name) in replaced.filter(|(kind, _)| *kind == Kind::Automation) {
-            self.retire(name)?;
+            self.retire(name, place.position)?;
         }
         for (_, name) in applied.removed.iter().filter(|(kind, _)| *kind == Kind::Automation) {
             self.forget_automation(name)?;

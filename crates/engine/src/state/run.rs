@@ -9,13 +9,13 @@ mod event;
 mod gate;
 mod load;
 mod subscription;
+mod version;
 mod wakes;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use model::definition::Definition;
 use model::record::{OccurrenceId, RunEnded, RunMoved, RunStarted, Status, WaitEnded};
 use model::{Position, Timestamp};
 use rusqlite::{OptionalExtension, params};
@@ -29,7 +29,7 @@ use super::{Result, State};
 use crate::apply::Place;
 use crate::automation::Automation;
 use crate::faults::planted;
-use crate::run::{Ended, Run, WaitId};
+use crate::run::{Ended, Run, WaitId, WaitKind};
 
 /// What a live run is, without what it has done.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +84,8 @@ pub struct Runs {
     pub timers: BTreeSet<(Timestamp, Timer)>,
     /// When each schedule is armed for.
     schedules: HashMap<Timer, Timestamp>,
+    /// When each condition that reads time is tried again.
+    rechecks: HashMap<WaitId, Timestamp>,
     pub wakes: Wakes,
     /// Live runs by automation and mode key.
     pub stage: HashMap<(String, String), BTreeSet<Position>>,
@@ -164,6 +166,19 @@ impl Runs {
         }
     }
 
+    /// Follows from what the condition looks at, and is written nowhere: after a restart all are tried at once.
+    pub(crate) fn arm_recheck(&mut self, id: WaitId, at: Timestamp) {
+        self.disarm_recheck(id);
+        self.rechecks.insert(id, at);
+        self.timers.insert((at, Timer::Recheck(id)));
+    }
+
+    fn disarm_recheck(&mut self, id: WaitId) -> Option<Timestamp> {
+        let at = self.rechecks.remove(&id)?;
+        self.timers.remove(&(at, Timer::Recheck(id)));
+        Some(at)
+    }
+
     /// Events that ended waits are kept until the walk has read them.
     fn hold_on(&mut self, run: &Run) {
         for wait in &run.walk.waits {
@@ -176,26 +191,35 @@ impl Runs {
         read.for_each(|event| self.events.release(event));
     }
 
-    fn arm(&mut self, run: &Run) {
+    /// `tried`: when conditions that read time are tried again, as far as it is known better than when they were written.
+    fn arm(&mut self, run: &Run, tried: &[(WaitId, Timestamp)]) {
         self.timers.extend(run.walk.deadline.map(|at| (at, Timer::Run(run.position))));
         for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
             let id = (run.position, wait.number);
             self.wakes.insert(id, wait);
-            self.timers.extend(wakes::timers_of(id, wait));
+            self.timers.extend(wait.due.map(|due| (due, Timer::Wait(id))));
+            if let WaitKind::Until { recheck: Some(at), .. } = &wait.kind {
+                let known = tried.iter().find(|(other, _)| *other == id);
+                self.arm_recheck(id, known.map_or(*at, |(_, at)| *at));
+            }
         }
     }
 
-    fn disarm(&mut self, run: &Run) {
+    /// Gives back when conditions that read time were to be tried again.
+    fn disarm(&mut self, run: &Run) -> Vec<(WaitId, Timestamp)> {
+        let mut tried = Vec::new();
         if let Some(at) = run.walk.deadline {
             self.timers.remove(&(at, Timer::Run(run.position)));
         }
         for wait in run.walk.waits.iter().filter(|wait| wait.ended.is_none()) {
             let id = (run.position, wait.number);
             self.wakes.remove(id, wait);
-            for timer in wakes::timers_of(id, wait).iter().filter(|_| !planted("fire_by_index_id")) {
-                self.timers.remove(timer);
+            tried.extend(self.disarm_recheck(id).map(|at| (id, at)));
+            if let Some(due) = wait.due.filter(|_| !planted("fire_by_index_id")) {
+                self.timers.remove(&(due, Timer::Wait(id)));
             }
         }
+        tried
     }
 }
 
@@ -220,22 +244,24 @@ impl State {
         }
     }
 
-    pub(crate) fn start_run(&mut self, place: Place, started: &RunStarted) {
+    pub(crate) fn start_run(&mut self, place: Place, started: &RunStarted) -> Result<()> {
+        self.recall(&started.automation, &started.hash)?;
         let run = Run::new(place.position, place.time, started);
         self.runs.enter(run.position, Brief::of(&run, None));
         self.runs.make_ready(run.position, place.position);
         self.runs.events.keep(run.event);
         self.open_rows += 1;
         self.runs.changed.insert(run.position, Some(run));
+        Ok(())
     }
 
     pub(crate) fn move_run(&mut self, place: Place, moved: &RunMoved) -> Result<()> {
         let Some(mut run) = self.take_run(moved.run)? else { return Ok(()) };
-        self.runs.disarm(&run);
+        let tried = self.runs.disarm(&run);
         self.runs.let_go(&run);
         run.walk = serde_json::from_value(moved.state.clone()).unwrap_or_default();
         run.status = moved.status;
-        self.runs.arm(&run);
+        self.runs.arm(&run, &tried);
         self.runs.hold_on(&run);
         if let Some(brief) = self.runs.live.get_mut(&moved.run) {
             (brief.status, brief.ready) = (moved.status, None);
@@ -252,7 +278,7 @@ impl State {
 
     pub(crate) fn end_wait(&mut self, place: Place, ended: &WaitEnded) -> Result<()> {
         let Some(mut run) = self.take_run(ended.run)? else { return Ok(()) };
-        self.runs.disarm(&run);
+        let tried = self.runs.disarm(&run);
         if let Some(wait) = run.wait_mut(ended.wait) {
             let (how, event, value) = (ended.how, ended.event, ended.value.clone());
             wait.ended = Some(Ended { how, at: place.time, event, value });
@@ -260,7 +286,7 @@ impl State {
             self.runs.events.keep_if(ended.event);
         }
         run.status = Status::Running;
-        self.runs.arm(&run);
+        self.runs.arm(&run, &tried);
         self.runs.make_ready(ended.run, place.position);
         self.open_rows += 1;
         self.runs.changed.insert(ended.run, Some(run));
@@ -279,21 +305,6 @@ impl State {
         self.drop_unused(&run.hash)
     }
 
-    /// The version a run or a pending occurrence is on.
-    pub fn version(&self, name: &str, hash: &str) -> Option<Arc<Automation>> {
-        let declared = self.catalog.automations.get(name).filter(|automation| automation.hash == hash);
-        declared.or_else(|| self.runs.versions.get(hash)).cloned()
-    }
-
-    /// The whole hash of a version that is declared or still runs.
-    pub(super) fn hash_of(&self, name: &str, version: &str) -> String {
-        let declared =
-            self.catalog.automations.get(name).filter(|automation| automation.version() == version);
-        let retired =
-            || self.runs.versions.values().find(|old| old.name() == name && old.version() == version);
-        declared.or_else(retired).map(|automation| automation.hash.clone()).unwrap_or_default()
-    }
-
     /// How many live runs each version of an automation has.
     pub fn runs_per_version(&self, name: &str) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
@@ -301,34 +312,6 @@ impl State {
             *counts.entry(brief.hash.clone()).or_insert(0) += 1;
         }
         counts
-    }
-
-    fn uses_version(&self, hash: &str) -> bool {
-        self.runs.on_version.contains_key(hash)
-            || self.runs.gates.pending.values().any(|pending| pending.hash == hash)
-    }
-
-    /// Keeps a version that is about to be replaced, while something still runs on it.
-    pub(crate) fn retire(&mut self, name: &str) -> Result<()> {
-        let Some(old) = self.catalog.automations.get(name).cloned() else { return Ok(()) };
-        if !self.uses_version(&old.hash) {
-            return Ok(());
-        }
-        let body = Definition::Automation(old.definition.clone()).to_json();
-        let mut put =
-            self.db.prepare_cached("INSERT OR REPLACE INTO version (hash, body) VALUES (?1, ?2)")?;
-        put.execute(params![old.hash, body])?;
-        drop(put);
-        self.runs.versions.insert(old.hash.clone(), old);
-        Ok(())
-    }
-
-    pub(crate) fn drop_unused(&mut self, hash: &str) -> Result<()> {
-        if self.runs.versions.contains_key(hash) && !self.uses_version(hash) {
-            self.runs.versions.remove(hash);
-            self.db.prepare_cached("DELETE FROM version WHERE hash = ?1")?.execute([hash])?;
-        }
-        Ok(())
     }
 
     /// Writes what changed since the last COMMIT.
@@ -362,18 +345,17 @@ impl State {
             if run.walk.deadline.is_none() && !run.walk.waits.iter().any(|wait| wait.lasts_ms.is_some()) {
                 continue;
             }
-            self.runs.disarm(&run);
+            let tried = self.runs.disarm(&run);
             run.walk.deadline = run.walk.deadline.map(|at| shifted(at, by_ms));
             for wait in run.walk.waits.iter_mut().filter(|wait| wait.lasts_ms.is_some()) {
                 wait.due = wait.due.map(|due| shifted(due, by_ms));
             }
-            self.runs.arm(&run);
+            self.runs.arm(&run, &tried);
             self.open_rows += 1;
             self.runs.changed.insert(position, Some(run));
         }
         self.shift_pending(by_ms);
-        crate::absent::shift(self, by_ms);
-        Ok(())
+        crate::absent::shift(self, by_ms)
     }
 }
 

@@ -120,7 +120,8 @@ impl Backtest {
         let applied = Applied { managed_by: "draft".to_owned(), set, ..Applied::default() };
         self.on_draft(from, |draft| {
             draft.push(Record::DefinitionsApplied(Box::new(applied)))?;
-            decide::run::deployed(draft, &[], false)
+            let before = draft.state.catalog.clone();
+            decide::run::deployed(draft, &before.automations, &[], false)
         })
     }
 

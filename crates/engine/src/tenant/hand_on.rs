@@ -24,6 +24,7 @@ impl Tenant {
         for item in committed {
             match item {
                 Committed::Event(event) => {
+                    self.count_storm(&event);
                     // First where it can be read, then offered: an inbox that overflows on it is read again from there.
                     self.tail_mut().push(event.clone());
                     registry.route(&event);

@@ -20,6 +20,7 @@ use crate::history::read::Wanted;
 use crate::pool::Bell;
 use crate::read;
 use crate::state::State;
+use crate::state::run::Pending;
 
 /// Records that wait for being folded before somebody who writes does it, too.
 const QUEUE_MAX: usize = 65_536;
@@ -28,8 +29,8 @@ const DROPPED_AT_ONCE: usize = 1_000;
 /// Events that are looked at to say what nearly matched.
 const NEAR_EVENTS: usize = 500;
 
-/// Of an event that would be an occurrence today, but was none when it came.
-const MATCHES_NOW: &str = "matches_now";
+/// Of an event that would be an occurrence.
+const MATCHES: &str = "matches";
 
 /// The history, and what was committed but is not in it yet. Locked in this order, and the queue only for a moment: the
 /// writer adds to it.
@@ -189,11 +190,54 @@ impl Tenant {
 
     /// Runs, newest first, without their steps; where to go on when there are more.
     pub fn runs(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
-        self.with_history(|history| history.runs(wanted).map_err(broken))
+        // Before the others: one that begins meanwhile is then seen twice rather than never.
+        let mut queued = self.queued_runs(wanted)?;
+        let (mut runs, mut next) = self.with_history(|history| history.runs(wanted).map_err(broken))?;
+        let limit = wanted.limit.clamp(1, 1_000);
+        queued.retain(|run| next.is_none_or(|last| place_of(run) >= last));
+        queued.retain(|run| !runs.iter().any(|begun| begun["id"] == run["id"]));
+        if !queued.is_empty() {
+            runs.extend(queued);
+            runs.sort_by_key(|run| std::cmp::Reverse(place_of(run)));
+            // Several may stand at one place: a page ends between two places.
+            let last = runs.get(limit.min(runs.len()) - 1).map(place_of);
+            let end = runs.partition_point(|run| Some(place_of(run)) >= last);
+            next = if end < runs.len() { last } else { next };
+            runs.truncate(end);
+        }
+        for run in &mut runs {
+            run.as_object_mut().map(|run| run.remove("position"));
+        }
+        Ok((runs, next))
+    }
+
+    /// Runs that have a place in a queue and have not begun.
+    fn queued_runs(&self, wanted: &Wanted) -> Result<Vec<Value>, Problem> {
+        if wanted.status.as_deref().is_some_and(|status| status != "queued") || wanted.event.is_some() {
+            return Ok(Vec::new());
+        }
+        let on_page = |at: Position| wanted.before.is_none_or(|before| at < before);
+        let is_wanted = |pending: &Pending| {
+            wanted.automation.as_ref().is_none_or(|name| pending.automation == *name)
+                && wanted.since.is_none_or(|since| pending.since >= since)
+        };
+        self.with_writer(|writer| {
+            let all =
+                writer.state.pending().iter().filter(|(id, pending)| on_page(id.0) && is_wanted(pending));
+            Ok(all.filter_map(|(id, pending)| super::runs::queued_json(*id, pending)).collect())
+        })
     }
 
     /// One run with its steps and, while it is live, its waits.
     pub fn run(&self, id: &str) -> Result<Value, Problem> {
+        let queued = self.with_writer(|writer| {
+            let queued = writer.state.queued(id);
+            Ok(queued.and_then(|(of, pending)| super::runs::queued_json(*of, pending)))
+        })?;
+        if let Some(mut run) = queued {
+            (run["steps"], run["waits"]) = (json!([]), json!([]));
+            return Ok(run);
+        }
         let found = self.with_history(|history| history.run(id).map_err(broken))?;
         let Some(mut run) = found else {
             return Err(Problem::new(Code::RunNotFound, format!("there is no run \"{id}\""))
@@ -227,15 +271,10 @@ impl Tenant {
         let others = self.with_writer(|writer| {
             let told = |name: &str| decisions.iter().any(|decision| decision["automation"] == name);
             let all = writer.state.catalog.automations.all().filter(|automation| !told(automation.name()));
-            all.map(|automation| why_not(&writer.state, automation, &event, &value))
+            all.map(|automation| why_not_then(&writer.state, automation, &event, &value))
                 .collect::<Result<Vec<_>, _>>()
         })?;
-        decisions.extend(others.into_iter().map(|mut other| {
-            if other["outcome"] == MATCHES_NOW {
-                other["outcome"] = "not_matched".into();
-            }
-            other
-        }));
+        decisions.extend(others);
         Ok(json!({"event": value, "automations": decisions, "groups": self.explain_groups(&event)}))
     }
 
@@ -328,6 +367,10 @@ impl Tenant {
     }
 }
 
+fn place_of(run: &Value) -> Position {
+    run["position"].as_u64().unwrap_or(0)
+}
+
 /// Evaluates again why an event is no occurrence of an automation.
 pub(super) fn why_not(
     state: &State,
@@ -359,11 +402,33 @@ pub(super) fn why_not(
         }
         let passes = trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(value));
         match passes {
-            Ok(true) => return Ok(answer(MATCHES_NOW, "match", id, json!({"declared": "after the event"}))),
+            Ok(true) => return Ok(answer(MATCHES, "match", id, Value::Null)),
             _ => nearest = answer("filtered", "filter", id, seen(trigger, value)),
         }
     }
     Ok(nearest)
+}
+
+/// As [`why_not`], by the definition that was in force when the event came.
+fn why_not_then(
+    state: &State,
+    automation: &Automation,
+    event: &Event,
+    value: &Value,
+) -> Result<Value, Problem> {
+    let Some(then) = state.version_at(automation.name(), event.position).map_err(broken)? else {
+        let mut answer = why_not(state, automation, event, value)?;
+        (answer["outcome"], answer["gate"]) = ("not_matched".into(), "match".into());
+        answer["values"] = json!({"declared": "after the event"});
+        return Ok(answer);
+    };
+    let mut answer = why_not(state, &then, event, value)?;
+    if answer["outcome"] == MATCHES {
+        // It was in force and let the event pass, and there is no decision: it was switched off then.
+        (answer["outcome"], answer["gate"]) = ("skipped".into(), "enabled".into());
+        answer["values"] = json!({"reason": "disabled"});
+    }
+    Ok(answer)
 }
 
 /// How many events were none of its occurrences though their topic was right, since the process began.

@@ -55,7 +55,7 @@ impl Tenant {
         known_format(&state)?;
         state.default_space.clone_from(&around.settings.default_space);
         let key = state.key.clone();
-        crate::schedule::arm(&mut state);
+        crate::schedule::arm(&mut state).map_err(broken)?;
         let mut writer = Writer::new(ledger, state, entropy.split());
         if writer.ledger.is_full() {
             around.metrics.storage_full(true);

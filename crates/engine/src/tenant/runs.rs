@@ -5,7 +5,8 @@ mod again;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::record::{Outcome, RunRecord};
+use model::event::Event;
+use model::record::{OccurrenceId, Outcome, RunRecord};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -16,10 +17,13 @@ use super::{Tenant, entity::broken};
 use crate::admit::Caller;
 use crate::automation::Automation;
 use crate::command::{Answer, Command, RunCommand, Toggle};
+use crate::gate::storm;
 use crate::metrics::automations::Standing;
+use crate::route::occurrence;
 pub use crate::run::Effect;
 use crate::run::{Run, Wait, WaitKind};
 use crate::state::State;
+use crate::state::run::Pending;
 use crate::writer::{Moment, Writer};
 
 /// How soon what could not be served is tried again.
@@ -144,16 +148,24 @@ impl Tenant {
         })
     }
 
+    /// Schedules whose last instant lies ahead of now, so that none fires before it, in words; nothing while the clock is right.
+    pub fn schedules_ahead(&self) -> Result<Vec<String>, Problem> {
+        let now = self.moment().now;
+        let ahead = |writer: &mut Writer| Ok(crate::schedule::ahead(&writer.state, now));
+        Ok(self.with_writer(ahead)?.into_iter().map(|(said, _)| said).collect())
+    }
+
+    /// Lets them go on from now. Instants up to where they were may then fire a second time.
+    pub fn lower_schedules(&self) -> Result<(), Problem> {
+        self.ask_blocking(Command::Run(RunCommand::Lower)).map(drop)
+    }
+
     /// Schedules that no deployment has begun, because an earlier version recorded them.
     pub(super) fn begin_schedules(&self) -> Result<(), Problem> {
+        let now = self.moment().now;
         let waiting = self.with_writer(|writer| {
             let state = &writer.state;
-            let timed = state.catalog.automations.all().flat_map(|automation| {
-                let timed = automation.triggers.iter().filter(|trigger| trigger.is_timed());
-                timed.map(|trigger| (automation.name(), trigger.definition.id.as_str()))
-            });
-            let mut timed = timed;
-            Ok(timed.any(|(name, trigger)| state.fired_through(name, trigger).is_none()))
+            Ok(!crate::schedule::beginning(state, &state.catalog.automations, now).is_empty())
         })?;
         if waiting { self.ask_blocking(Command::Run(RunCommand::Deployed)).map(drop) } else { Ok(()) }
     }
@@ -179,7 +191,14 @@ impl Tenant {
         self.with_writer(look).unwrap_or_default()
     }
 
-    /// Occurrences that met their end, and storms.
+    pub(super) fn count_storm(&self, event: &Event) {
+        if event.envelope.topic == storm::TOPIC {
+            let said = event.to_value();
+            self.metrics().automations.stormed(said["payload"]["automation"].as_str().unwrap_or_default());
+        }
+    }
+
+    /// Occurrences that met their end.
     pub(super) fn count_run(&self, record: &RunRecord) {
         let counts = &self.metrics().automations;
         match record {
@@ -191,9 +210,6 @@ impl Tenant {
             }
             RunRecord::Settled(settled) if !settled.automation.is_empty() => {
                 counts.met(&settled.automation, settled.outcome, 1);
-            }
-            RunRecord::AutomationSet(set) if set.reason.as_deref() == Some("storm") => {
-                counts.stormed(&set.automation);
             }
             _ => {}
         }
@@ -271,6 +287,23 @@ pub(crate) fn run_json(run: &Run) -> Value {
         value["rerun_of"] = of.as_str().into();
     }
     value
+}
+
+/// A run that waits for its turn: it has an id, and no more.
+pub(super) fn queued_json(of: OccurrenceId, pending: &Pending) -> Option<Value> {
+    let id = pending.run.as_ref()?;
+    let kind = match (&pending.start["kind"], pending.batch) {
+        (Value::String(kind), _) => kind.as_str(),
+        (_, true) => "batch",
+        _ => "event",
+    };
+    let position = pending.events.last().copied().unwrap_or(of.0);
+    let at = occurrence::start_time(pending);
+    Some(json!({
+        "id": id, "automation": pending.automation, "version": pending.hash.get(..12), "status": "queued",
+        "trigger": pending.trigger, "occurrence": {"kind": kind, "position": position, "at": at}, "attempt": 1,
+        "depth": pending.start["depth"].as_u64().unwrap_or(0), "queued_at": pending.since, "position": of.0,
+    }))
 }
 
 fn wait_json(run: &Run, wait: &Wait) -> Value {

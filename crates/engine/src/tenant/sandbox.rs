@@ -46,7 +46,7 @@ impl Sandbox {
         let mut state = State::copy_of(&dir.join("state.db")).map_err(broken)?;
         state.default_space.clone_from(&tenant.settings().default_space);
         state.key = tenant.0.key.clone();
-        crate::schedule::arm(&mut state);
+        crate::schedule::arm(&mut state).map_err(broken)?;
         let past = tenant.with_reader(|reader| Ok(reader.another()))?;
         let ledger = MemoryLedger::after(state.applied, past);
         let entropy = lock(&tenant.0.entropy).split();

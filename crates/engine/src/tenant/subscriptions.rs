@@ -6,6 +6,7 @@ use std::time::Duration;
 use lang::filter::Filter;
 use lang::mapper::Mapper;
 use model::event::Event;
+use model::group::{Definition, OnExhausted, Ordering};
 use model::topic::Pattern;
 use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
@@ -63,7 +64,9 @@ impl Tenant {
         check_id(id)?;
         let definition = checked(definition)?;
         let group = definition["group"].as_str().unwrap_or(DRAINER).to_owned();
-        if self.group(&group).is_err() {
+        if let Ok(there) = self.group(&group) {
+            fits(&group, &there.group.definition)?;
+        } else {
             let strict = json!({
                 "pattern": "#", "ordering": "strict", "on_exhausted": "halt", "max_retries": 0, "start": "beginning",
             });
@@ -268,6 +271,17 @@ impl Tenant {
     fn works_outside(&self, run: &str) -> Result<bool, Problem> {
         Ok(self.open_effects()?.iter().any(|effect| effect.run_id == run))
     }
+}
+
+/// Only a group that holds at what failed keeps events in their order.
+fn fits(name: &str, group: &Definition) -> Result<(), Problem> {
+    if group.ordering == Ordering::Strict && group.on_exhausted == OnExhausted::Halt {
+        return Ok(());
+    }
+    let detail = format!("group \"{name}\" cannot dispatch subscriptions: it does not hold at what failed");
+    Err(Problem::new(Code::RequestInvalid, detail)
+        .hint("name one with \"ordering\": \"strict\" and \"on_exhausted\": \"halt\", or one that is not there yet")
+        .at("/group"))
 }
 
 fn check_id(id: &str) -> Result<(), Problem> {

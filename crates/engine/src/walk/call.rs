@@ -232,17 +232,7 @@ pub(crate) fn call_logic(
         space: space.clone(),
     };
     let run = Run::nobodys(name, space, draft.now);
-    let mut walk = Walk {
-        draft,
-        run,
-        env,
-        trace: Vec::new(),
-        steps: 0,
-        yielded: false,
-        logic: 0,
-        atomic: 0,
-        outside: Some(actor),
-    };
+    let mut walk = Walk { outside: Some(actor), ..Walk::new(draft, run, env) };
     match walk.logic_with(name, args)? {
         Flow::Done(output) | Flow::Leave(output) => Ok(output),
         Flow::Blocked => Err(failure("definition.invalid", format!("logic \"{name}\" waits"))),
@@ -287,17 +277,17 @@ pub(crate) fn invoke(
         time: draft.now,
         depth: by.depth,
         env,
-        of: None,
+        in_turn: false,
     };
-    let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
-    let mut passed = gate::pass(&memory, &of, Gate::Conditions)?;
+    let mut passed = gate::pass(&Memory::of(draft.state), &of, Gate::Conditions)?;
     if passed.outcome == Outcome::Pending {
-        // Whoever waits for its end is told at once.
-        let id = start::blank(draft, &automation, by.kind, "").id;
         let start = json!({
-            "id": id, "kind": by.kind, "event": event, "input": by.input, "space": space, "depth": by.depth,
+            "kind": by.kind, "event": event, "input": by.input, "space": space, "depth": by.depth,
+            "at": draft.now, "context": of.context,
         });
+        // Whoever waits for its end is told at once.
         passed.queue_or_skip(by.caller.is_none().then_some(start));
+        start::promise(&mut passed, draft.now, draft.entropy);
     }
     let verdict = route::verdict(&automation, by.kind, &passed);
     let routed = model::record::Routed { event: 0, verdicts: vec![verdict.clone()] };

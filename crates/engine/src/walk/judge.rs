@@ -92,9 +92,8 @@ pub(crate) fn time_out(draft: &mut Draft<'_>, position: Position) -> Result<()> 
         message: "the run took longer than its automation allows".to_owned(),
         class: "transient",
     };
-    let from = draft.len();
     super::ended(draft, &run, Err(failure), (Vec::new(), &[]))?;
-    crate::route::all(draft, from)
+    crate::route::all(draft)
 }
 
 fn is_one_shot(run: &Run, automation: &Automation) -> bool {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lang::expr::{EntityRef, Refs};
+use model::Position;
 use model::definition::{Action, Filter, Length, OnTimeout, Step, TriggerKind, WaitFor, WaitUntil};
 use model::event::Event;
 use model::record::How;
-use model::{Position, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, StateResult, Walk, failure};
@@ -21,7 +21,6 @@ use crate::state::State;
 
 /// Positions that a wait looks back over in the commit that arms it; further back it looks beside the writer.
 const NEAR: u64 = 1_000;
-const MINUTE: i128 = 60_000_000_000;
 
 impl Walk<'_, '_> {
     /// A new wait; gives its number.
@@ -135,7 +134,7 @@ impl Walk<'_, '_> {
             condition: until.condition.clone(),
             refs: rows_of(self.draft.state, &self.env.entities(self.draft.state, &refs)),
             indeterminate: refs.indeterminate,
-            recheck: refs.now.then(|| next_minute(self.draft.now)),
+            recheck: refs.now.then(|| condition::next_try(&self.env, self.draft.state, &until.condition)),
         };
         let env = self.env.snapshot(&refs);
         let number = self.wait(path, kind, timeout, env);
@@ -233,11 +232,6 @@ pub(crate) fn earlier(
         let fits = topics.iter().any(|pattern| pattern.receives(&event.envelope.topic));
         Ok(fits && route::wait_takes(draft.state, &automation, run, wait, event, &event.to_value())?)
     })
-}
-
-/// The next full minute: a condition that reads time is asked again then.
-pub(crate) fn next_minute(now: Timestamp) -> Timestamp {
-    Timestamp::from_nanos((now.nanos().div_euclid(MINUTE) + 1) * MINUTE)
 }
 
 /// References by the concepts' ids: `concept/id`, `concept/*`.

@@ -7,6 +7,7 @@ mod effects;
 mod endings;
 mod entities;
 mod formats;
+mod gates;
 mod groups;
 mod histories;
 mod maintain;

@@ -18,13 +18,17 @@ const LAG: u64 = 10_000;
 /// Check the machine and the data directory
 ///
 /// Looks at the disk (space, writable, how long a sync takes), the lock, the clock, the tail of each ledger and the
-/// groups. Changes nothing. Exit 1 when something must be mended.
+/// groups. Changes nothing unless told to. Exit 1 when something must be mended.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
   everwhen doctor
   everwhen doctor --json | jq '.checks[] | select(.status != \"ok\")'")]
-pub struct Args {}
+pub struct Args {
+    /// Let schedules that fired ahead of the clock go on from now; instants up to where they were may fire again
+    #[arg(long)]
+    lower_schedules: bool,
+}
 
 /// How one question was answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +58,10 @@ fn check(name: &'static str, status: Status, message: impl Into<String>) -> Chec
     Check { name, status, message: message.into() }
 }
 
-pub async fn run(_: Args, session: &Session) -> Result<(), Stop> {
+pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    if args.lower_schedules {
+        lower(session).await?;
+    }
     let mut checks = Vec::new();
     match session.config() {
         Ok(_) => checks.push(check("config", Status::Ok, "understood")),
@@ -73,6 +80,15 @@ pub async fn run(_: Args, session: &Session) -> Result<(), Stop> {
         checks.push(check("rest", Status::Warn, message));
     }
     told(&checks, session)
+}
+
+/// Only in a directory that nobody serves.
+async fn lower(session: &Session) -> Result<(), Problem> {
+    match Reach::existing(session).await? {
+        Reach::Local(local) => local.tenant.lower_schedules(),
+        Reach::Remote(_) => Err(Problem::new(Code::RequestInvalid, "a server has the directory")
+            .hint("stop it, then run this with --data")),
+    }
 }
 
 fn told(checks: &[Check], session: &Session) -> Result<(), Stop> {

@@ -99,7 +99,7 @@ impl Chronicle {
         let run = data["run"].as_u64().and_then(|run| self.runs.get_mut(&run));
         match (record["k"].as_str(), run) {
             (Some("routed"), _) => self.routed(position, data, body),
-            (Some("occurrence.settled"), _) => self.settled(data),
+            (Some("occurrence.moved" | "occurrence.settled"), _) => self.settled(data),
             (Some("run.started"), _) => {
                 let automation = text(&data["automation"]);
                 self.runs.insert(

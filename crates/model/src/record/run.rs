@@ -1,9 +1,6 @@
-//! Records about occurrences, runs and waits, to text and back (rules R6 to R12).
+//! Records about runs and waits, to text and back (rules R6 to R12); those about occurrences are in `occurrence.rs`.
 //!
 //! ```text
-//!  routed              d {"event":42,"of":[{"automation","trigger","version","outcome","reason"?,"gate"?,"until"?}]}
-//!                      body [{"key"?,"set"?,"values"?}] in the order of "of"
-//!  occurrence.settled  d {"of":[position,index],"automation","outcome","reason"?,"gate"?}   body {"set"?,"values"?}
 //!  run.started         d {"id","automation","hash","trigger","occurrence","space","depth",…}   body {"input"?,"key"?}
 //!  run.moved           d {"run","status"}        body {"state":{…},"steps":[…]}
 //!  wait.ended          d {"run","wait","how","event"?}   body {"value"}, left out when null
@@ -19,100 +16,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::occurrence::{OccurrenceMoved, Routed, SettledOccurrence};
 use super::{At, DecodeError, EffectRecord, SubscriptionRecord, to_text};
 use crate::{Position, Timestamp};
-
-/// What became of an occurrence (contracts §12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Pending,
-    Ran,
-    CaughtUp,
-    Merged,
-    Superseded,
-    Skipped,
-    Missed,
-    Refused,
-    Expired,
-}
-
-impl Outcome {
-    /// All but [`Outcome::Pending`], which is no end.
-    pub const ENDS: [Outcome; 8] = [
-        Outcome::Ran,
-        Outcome::CaughtUp,
-        Outcome::Merged,
-        Outcome::Superseded,
-        Outcome::Skipped,
-        Outcome::Missed,
-        Outcome::Refused,
-        Outcome::Expired,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Pending => "pending",
-            Outcome::Ran => "ran",
-            Outcome::CaughtUp => "caught_up",
-            Outcome::Merged => "merged",
-            Outcome::Superseded => "superseded",
-            Outcome::Skipped => "skipped",
-            Outcome::Missed => "missed",
-            Outcome::Refused => "refused",
-            Outcome::Expired => "expired",
-        }
-    }
-}
-
-/// The new value of one key of one gate; `None` takes it away.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GateSet {
-    pub gate: String,
-    pub trigger: String,
-    pub key: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Value>,
-}
-
-/// One occurrence and its verdict.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    pub automation: String,
-    pub trigger: String,
-    pub version: String,
-    pub outcome: Outcome,
-    pub reason: Option<String>,
-    pub gate: Option<String>,
-    pub until: Option<Timestamp>,
-    /// What a pending one shares its gate with.
-    pub key: Option<String>,
-    pub set: Vec<GateSet>,
-    /// What the gates saw; for people who ask why.
-    pub values: Value,
-}
-
-/// An occurrence by the record that first told of it and its place there.
-pub type OccurrenceId = (Position, u32);
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Routed {
-    /// The event, or 0 when a due instant, a call or a person is the reason.
-    pub event: Position,
-    pub verdicts: Vec<Verdict>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct SettledOccurrence {
-    pub of: OccurrenceId,
-    /// Whose it is; empty in records of before it was written.
-    pub automation: String,
-    pub outcome: Outcome,
-    pub reason: Option<String>,
-    pub gate: Option<String>,
-    pub set: Vec<GateSet>,
-    pub values: Value,
-}
 
 /// What a run is the answer to (contracts §11).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,6 +50,28 @@ pub struct RunStarted {
     pub key: String,
     /// An event that stands in no record: of a schedule, a call, a person.
     pub synthetic: Option<Value>,
+}
+
+impl RunStarted {
+    /// A start by hand, of which nothing else is said.
+    pub fn new(id: String, automation: &str, hash: &str, at: Timestamp) -> RunStarted {
+        RunStarted {
+            id,
+            automation: automation.to_owned(),
+            hash: hash.to_owned(),
+            trigger: String::new(),
+            occurrence: Reason { kind: "manual".to_owned(), position: 0, at },
+            event: 0,
+            space: String::new(),
+            depth: 0,
+            attempt: 1,
+            caller: None,
+            rerun_of: None,
+            input: Value::Null,
+            key: String::new(),
+            synthetic: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -240,6 +168,7 @@ pub struct AutomationSet {
 #[derive(Clone, Debug)]
 pub enum RunRecord {
     Routed(Routed),
+    OccurrenceMoved(Box<OccurrenceMoved>),
     Settled(SettledOccurrence),
     Started(Box<RunStarted>),
     Moved(RunMoved),
@@ -249,54 +178,6 @@ pub enum RunRecord {
     AutomationSet(AutomationSet),
     Effect(EffectRecord),
     Subscription(SubscriptionRecord),
-}
-
-#[derive(Serialize, Deserialize)]
-struct VerdictData {
-    automation: String,
-    trigger: String,
-    version: String,
-    outcome: Outcome,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    gate: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    until: Option<Timestamp>,
-}
-
-#[derive(Default, Serialize, Deserialize)]
-struct VerdictBody {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    set: Vec<GateSet>,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    values: Value,
-}
-
-impl VerdictBody {
-    fn is_empty(&self) -> bool {
-        self.key.is_none() && self.set.is_empty() && self.values.is_null()
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct RoutedData {
-    event: Position,
-    of: Vec<VerdictData>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SettledData {
-    of: OccurrenceId,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    automation: String,
-    outcome: Outcome,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    gate: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -396,6 +277,7 @@ impl RunRecord {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             RunRecord::Routed(_) => "routed",
+            RunRecord::OccurrenceMoved(_) => "occurrence.moved",
             RunRecord::Settled(_) => "occurrence.settled",
             RunRecord::Started(_) => "run.started",
             RunRecord::Moved(_) => "run.moved",
@@ -410,17 +292,9 @@ impl RunRecord {
 
     pub(super) fn data(&self) -> String {
         match self {
-            RunRecord::Routed(routed) => to_text(&RoutedData {
-                event: routed.event,
-                of: routed.verdicts.iter().map(verdict_data).collect(),
-            }),
-            RunRecord::Settled(settled) => to_text(&SettledData {
-                of: settled.of,
-                automation: settled.automation.clone(),
-                outcome: settled.outcome,
-                reason: settled.reason.clone(),
-                gate: settled.gate.clone(),
-            }),
+            RunRecord::Routed(routed) => routed.data(),
+            RunRecord::OccurrenceMoved(moved) => moved.data(),
+            RunRecord::Settled(settled) => settled.data(),
             RunRecord::Started(started) => to_text(&StartedData {
                 id: started.id.clone(),
                 automation: started.automation.clone(),
@@ -453,15 +327,9 @@ impl RunRecord {
 
     pub(super) fn body(&self) -> Option<Arc<str>> {
         match self {
-            RunRecord::Routed(routed) => {
-                let of: Vec<VerdictBody> = routed.verdicts.iter().map(verdict_body).collect();
-                (!of.iter().all(VerdictBody::is_empty)).then(|| to_text(&of).into())
-            }
-            RunRecord::Settled(settled) => {
-                let body =
-                    VerdictBody { key: None, set: settled.set.clone(), values: settled.values.clone() };
-                (!body.is_empty()).then(|| to_text(&body).into())
-            }
+            RunRecord::Routed(routed) => routed.body(),
+            RunRecord::OccurrenceMoved(moved) => moved.body(),
+            RunRecord::Settled(settled) => settled.body(),
             RunRecord::Started(started) => {
                 let body = StartedBody {
                     input: started.input.clone(),
@@ -497,12 +365,9 @@ impl RunRecord {
     /// `None`: the kind is none of these.
     pub(super) fn decode(at: &At<'_>) -> Result<Option<RunRecord>, DecodeError> {
         Ok(Some(match at.kind {
-            "routed" => RunRecord::Routed(routed(at)?),
-            "occurrence.settled" => {
-                let SettledData { of, automation, outcome, reason, gate } = serde_json::from_str(at.data)?;
-                let VerdictBody { set, values, .. } = body(at)?;
-                RunRecord::Settled(SettledOccurrence { of, automation, outcome, reason, gate, set, values })
-            }
+            "routed" => RunRecord::Routed(Routed::decode(at)?),
+            "occurrence.moved" => RunRecord::OccurrenceMoved(Box::new(OccurrenceMoved::decode(at)?)),
+            "occurrence.settled" => RunRecord::Settled(SettledOccurrence::decode(at)?),
             "run.started" => RunRecord::Started(Box::new(started(at)?)),
             "run.moved" => {
                 let MovedData { run, status } = serde_json::from_str(at.data)?;
@@ -529,44 +394,9 @@ impl RunRecord {
     }
 }
 
-fn verdict_data(verdict: &Verdict) -> VerdictData {
-    VerdictData {
-        automation: verdict.automation.clone(),
-        trigger: verdict.trigger.clone(),
-        version: verdict.version.clone(),
-        outcome: verdict.outcome,
-        reason: verdict.reason.clone(),
-        gate: verdict.gate.clone(),
-        until: verdict.until,
-    }
-}
-
-fn verdict_body(verdict: &Verdict) -> VerdictBody {
-    VerdictBody { key: verdict.key.clone(), set: verdict.set.clone(), values: verdict.values.clone() }
-}
-
 /// The body, or its default when it was left out or erased.
 pub(super) fn body<'a, T: Default + Deserialize<'a>>(at: &At<'a>) -> Result<T, DecodeError> {
     Ok(at.body.map(serde_json::from_str).transpose()?.unwrap_or_default())
-}
-
-fn routed(at: &At<'_>) -> Result<Routed, DecodeError> {
-    let RoutedData { event, of } = serde_json::from_str(at.data)?;
-    let mut bodies: Vec<VerdictBody> = body(at)?;
-    bodies.resize_with(of.len(), VerdictBody::default);
-    let verdicts = of.into_iter().zip(bodies).map(|(data, body)| Verdict {
-        automation: data.automation,
-        trigger: data.trigger,
-        version: data.version,
-        outcome: data.outcome,
-        reason: data.reason,
-        gate: data.gate,
-        until: data.until,
-        key: body.key,
-        set: body.set,
-        values: body.values,
-    });
-    Ok(Routed { event, verdicts: verdicts.collect() })
 }
 
 fn started(at: &At<'_>) -> Result<RunStarted, DecodeError> {

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use engine::Caller;
+use engine::command::Toggle;
+use engine::history::read::Wanted;
 use model::Problem;
 use model::record::How;
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use super::World;
 use super::finish::is_misfortune;
 
 /// One text for each; each publishes one event at its end, into the space of the rows, away from the groups.
-pub const AUTOMATIONS: [&str; 11] = [
+pub const AUTOMATIONS: [&str; 18] = [
     "automation: call
 triggers:
   - event: b.y
@@ -103,17 +105,129 @@ triggers:
 actions:
   - publish: {topic: out.tick, space: rows}
 ",
+    "automation: cron
+triggers:
+  - {cron: \"*/10 * * * * *\", catch_up: {all: 5}}
+mode: single
+actions:
+  - publish: {topic: out.cron, space: rows}
+",
+    "automation: quiet
+triggers:
+  - absent: {event: b.x, for: 12s}
+mode: {is: parallel, max: 1000}
+actions:
+  - publish: {topic: out.quiet, space: rows}
+",
+    "automation: batch
+triggers:
+  - event: b.*
+    batch: {count: 3, within: 5s}
+mode: {is: queued, max: 1000}
+actions:
+  - publish: {topic: out.batch, space: rows}
+",
+    "automation: burst
+triggers:
+  - event: a.*
+    window: {count: 3, minutes: 1, refire: once}
+    debounce: {for: 1s}
+mode: {is: queued, max: 1000}
+actions:
+  - publish: {topic: out.burst, space: rows}
+",
+    "automation: caller
+triggers:
+  - event: a.y
+mode: {is: parallel, max: 1000}
+actions:
+  - automation: callee
+  - publish: {topic: out.caller, space: rows}
+",
+    "automation: callee
+mode: {is: parallel, max: 1000}
+actions:
+  - delay: 1s
+  - publish: {topic: out.callee, space: rows}
+",
+    "automation: brief
+triggers:
+  - event: b.x
+timeout: 5s
+mode: {is: parallel, max: 1000}
+actions:
+  - wait_for: {event: never.comes}
+  - publish: {topic: out.brief, space: rows}
+",
 ];
+/// Those that people pause, switch off and change.
+const TOGGLED: [&str; 4] = ["calm", "slow", "echo", "burst"];
+/// Those that are taken away and come back.
+const MOVABLE: [usize; 2] = [2, 3];
 
 impl World {
     /// A person starts or cancels a run, or a worker does something.
     pub(super) fn operate(&mut self) -> Result<(), String> {
-        match self.random.weighted(&[4, 3, 1, 1]) {
+        match self.random.weighted(&[8, 6, 2, 2, 2, 1]) {
             0 => self.hand_out_effects(2),
             1 => self.answer_effect(),
             2 => self.cancel_one(),
-            _ => self.start_one(),
+            3 => self.start_one(),
+            4 => self.toggle_one(),
+            _ => {
+                let variant = self.random.below(3);
+                self.deploy(variant)
+            }
         }
+    }
+
+    fn toggle_one(&mut self) -> Result<(), String> {
+        let name = *self.random.pick(&TOGGLED);
+        let toggle = *self.random.pick(&[
+            Toggle::Pause,
+            Toggle::Resume,
+            Toggle::Disable,
+            Toggle::Enable,
+            Toggle::Drain,
+        ]);
+        let set = self.tenant().set_automation(name, toggle);
+        let said = set.as_ref().map_err(|problem| problem.code().as_str());
+        self.note(format_args!("{toggle:?} {name} -> {said:?}"));
+        match set {
+            Err(problem) if problem.code() == model::Code::NotFound => Ok(()),
+            set => excused(set),
+        }
+    }
+
+    /// What is declared changes: as it was, all with another text, or some gone.
+    pub(super) fn deploy(&mut self, variant: usize) -> Result<(), String> {
+        let texts = AUTOMATIONS.iter().enumerate();
+        let texts = texts.filter(|(n, _)| variant != 2 || !MOVABLE.contains(n));
+        let described = |text: &str| match variant {
+            1 => format!("{text}description: changed\n"),
+            _ => text.to_owned(),
+        };
+        let automations = texts.map(|(n, text)| (format!("acts/{n}.yaml"), described(text))).collect();
+        let definitions = super::rows::declared(automations)?;
+        let tenant = self.tenant().clone();
+        let applied = self.finish_now(async move { tenant.apply("sim", definitions).await });
+        let said = applied.as_ref().map(|applied| applied.as_ref().map(drop).map_err(|p| p.code().as_str()));
+        self.note(format_args!("deploy {variant} -> {said:?}"));
+        applied.map_or(Ok(()), |applied| excused(applied.map(drop)))
+    }
+
+    /// The faults have stopped: everything is declared, on and not paused.
+    pub(super) fn restore(&mut self) -> Result<(), String> {
+        if !self.temper.acts {
+            return Ok(());
+        }
+        self.deploy(0)?;
+        for name in TOGGLED {
+            for toggle in [Toggle::Enable, Toggle::Resume] {
+                self.tenant().set_automation(name, toggle).map_err(|problem| problem.to_string())?;
+            }
+        }
+        Ok(())
     }
 
     fn start_one(&mut self) -> Result<(), String> {
@@ -127,11 +241,14 @@ impl World {
 
     fn cancel_one(&mut self) -> Result<(), String> {
         let Some(live) = self.live_runs() else { return Ok(()) };
-        if live.is_empty() {
+        let wanted = Wanted { status: Some("queued".to_owned()), limit: 100, ..Wanted::default() };
+        let queued = self.tenant().runs(&wanted).map(|(runs, _)| runs).unwrap_or_default();
+        let queued = queued.iter().filter_map(|run| run["id"].as_str().map(str::to_owned));
+        let ids: Vec<String> = live.into_keys().chain(queued).collect();
+        if ids.is_empty() {
             return Ok(());
         }
-        let ids: Vec<&String> = live.keys().collect();
-        let id = (*self.random.pick(&ids)).clone();
+        let id = self.random.pick(&ids).clone();
         let cancelled = self.tenant().cancel_run(&id);
         self.note(format_args!("cancel {id} -> {:?}", cancelled.as_ref().map_err(|p| p.code().as_str())));
         excused(cancelled)

@@ -24,6 +24,7 @@ impl World {
         self.clock.drag(0);
         self.planned = None;
         self.settle_operations()?;
+        self.restore()?;
         for round in 0.. {
             if round == ROUNDS_MAX {
                 return Err(format!("not drained after {ROUNDS_MAX} rounds: {}", self.what_is_left()));

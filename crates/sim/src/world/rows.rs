@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use engine::Caller;
 use engine::entity::{Action, Expect, Write, Written};
 use lang::declare::check_workspace;
+use model::definition::Definition;
 use model::record::Change;
 use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
@@ -20,19 +21,23 @@ concept thing { size int name string }
 mutation thing grow { args { id string! size int! } upsert { id: args.id, args.size } }
 ";
 
+/// The rows and these automations, checked.
+pub(super) fn declared(mut files: BTreeMap<String, String>) -> Result<Vec<Definition>, String> {
+    files.insert("sim.ew".to_owned(), DECLARED.to_owned());
+    let checked = check_workspace(&files);
+    if checked.has_errors() {
+        return Err(format!("the simulation's own text is wrong: {:?}", checked.findings));
+    }
+    Ok(checked.definitions)
+}
+
 impl World {
     pub(super) fn declare(&mut self) -> Result<(), String> {
-        let mut files = BTreeMap::from([("sim.ew".to_owned(), DECLARED.to_owned())]);
-        if self.temper.acts {
-            let texts = AUTOMATIONS.iter().enumerate();
-            files.extend(texts.map(|(n, text)| (format!("acts/{n}.yaml"), (*text).to_owned())));
-        }
-        let checked = check_workspace(&files);
-        if checked.has_errors() {
-            return Err(format!("the simulation's own text is wrong: {:?}", checked.findings));
-        }
+        let texts = AUTOMATIONS.iter().enumerate().filter(|_| self.temper.acts);
+        let automations = texts.map(|(n, text)| (format!("acts/{n}.yaml"), (*text).to_owned())).collect();
+        let definitions = declared(automations)?;
         let tenant = self.tenant().clone();
-        let applied = self.finish_now(async move { tenant.apply("sim", checked.definitions).await });
+        let applied = self.finish_now(async move { tenant.apply("sim", definitions).await });
         applied.ok_or("nothing was applied")?.map(drop).map_err(|problem| problem.to_string())?;
         self.oracle.acts.on = self.temper.acts;
         Ok(())

@@ -18,6 +18,7 @@ pub fn decide(draft: &mut Draft<'_>, again: Again) -> Result<Answer, Refusal> {
         return Err(not_resumable(format!("\"{}\" is in progress", started.id)).into());
     }
     let automation = if pinned {
+        draft.state.recall(&started.automation, &started.hash)?;
         draft.state.version(&started.automation, &started.hash).ok_or_else(|| gone(&started.hash))?
     } else {
         draft.state.catalog.automations.named(&started.automation)?.clone()

@@ -25,7 +25,7 @@ pub fn decide(
     match walk::call_logic(draft, &logic.name, args, actor, space) {
         Ok(output) => {
             draft.keep(mark)?;
-            route::all(draft, 0)?;
+            route::all(draft)?;
             Ok(Answer::Output(output))
         }
         Err(Stopped::Failure(failure)) => {

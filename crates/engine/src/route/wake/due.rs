@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use model::definition::TriggerKind;
-use model::record::{OccurrenceId, Outcome, RunRecord};
+use model::event::Event;
+use model::record::{OccurrenceId, OccurrenceMoved, Outcome, RunRecord};
 use serde_json::Value;
 
-use crate::automation::matching;
+use crate::automation::{Automation, matching};
 use crate::draft::Draft;
 use crate::gate::{self, Gate, Memory, Passed};
-use crate::route::{occurrence, start, verdict};
+use crate::route::{self, occurrence, start, verdict};
 use crate::state::run::Pending;
 use crate::state::{Result, State};
 
@@ -19,82 +20,134 @@ pub fn go_on(draft: &mut Draft<'_>, id: OccurrenceId) -> Result<()> {
     let Some(automation) = draft.state.version(&pending.automation, &pending.hash) else {
         return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
     };
-    if !pending.start.is_null() {
-        return start::by_hand(draft, &automation, id, &pending);
+    let event = last_event(draft.state, &pending)?;
+    if let Some((outcome, reason)) = over(draft, &automation, &pending, event.as_deref())? {
+        return start::settle(draft, id, outcome, Some(reason), None);
     }
-    let (Some(trigger), Some(event)) =
-        (automation.trigger(&pending.trigger), last_event(draft.state, &pending)?)
-    else {
-        return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
-    };
-    let off = !draft.state.is_enabled(&automation) && !draft.state.is_draining(automation.name());
-    if off && pending.gate != "mode" {
-        return start::settle(draft, id, Outcome::Skipped, Some("disabled"), None);
-    }
-    if event.has_expired(draft.now) {
-        return start::settle(draft, id, Outcome::Expired, Some("ttl"), None);
-    }
-    let value = Arc::new(event.to_value());
-    if pending.gate == "dwell" && !still(draft.state, &trigger.definition.on, &event, &pending)? {
-        return start::settle(draft, id, Outcome::Skipped, Some("dwell_left"), None);
-    }
-    let mut of = occurrence::of_event(&automation, trigger, &event, &value, draft.now);
-    of.of = Some(id);
-    let memory = Memory { state: draft.state, set: Vec::new(), starting: Vec::new() };
-    let from = match pending.gate.as_str() {
-        "enabled" => Gate::Window,
-        "mode" => Gate::Start,
-        gate => Gate::after(gate),
-    };
-    let mut passed = gate::pass(&memory, &of, from)?;
+    let mut passed = asked(draft, &automation, &pending, event.as_deref())?;
     if pending.gate == "mode" {
-        passed.stage.clone_from(&pending.key);
+        (passed.stage, passed.run) = (pending.key.clone(), pending.run.clone());
     }
-    if pending.gate == "batch" {
-        gather(draft.state, id, &pending, &mut passed);
+    let closes = pending.gate == "batch" || pending.after == "batch";
+    match passed.reason {
+        _ if pending.batch => passed.batch.clone_from(&pending.events),
+        Some("paused") => {}
+        _ if closes => gather(draft.state, id, &pending, &mut passed),
+        _ => {}
     }
-    settle(draft, id, &pending, &passed)?;
+    start::promise(&mut passed, draft.now, draft.entropy);
+    if passed.outcome == Outcome::Ran && pending.start["late"] == true {
+        passed.outcome = Outcome::CaughtUp;
+    }
+    settle(draft, id, (&automation, &pending), &passed)?;
     start::follow(draft, &passed)?;
-    if passed.outcome == Outcome::Ran {
-        start::by_event(draft, &automation, &pending.trigger, &event, &passed)?;
+    if passed.pause {
+        start::pause(draft, automation.name())?;
     }
-    Ok(())
+    match event {
+        _ if !passed.starts() => Ok(()),
+        Some(event) => start::by_event(draft, &automation, &pending.trigger, &event, &passed).map(drop),
+        None => start::by_hand(draft, &automation, (id, &pending), &passed).map(drop),
+    }
 }
 
-/// It ends here, or waits again under a new name.
-fn settle(draft: &mut Draft<'_>, id: OccurrenceId, pending: &Pending, passed: &Passed) -> Result<()> {
+/// How it ends without asking a gate, if it does.
+fn over(
+    draft: &Draft<'_>,
+    automation: &Automation,
+    pending: &Pending,
+    event: Option<&Event>,
+) -> Result<Option<(Outcome, &'static str)>> {
+    let trigger = automation.trigger(&pending.trigger);
+    let lost = pending.start.is_null() && (trigger.is_none() || event.is_none());
+    let off = !draft.state.is_enabled(automation) && !draft.state.is_draining(automation.name());
+    if lost || off && pending.gate != "mode" {
+        return Ok(Some((Outcome::Skipped, "disabled")));
+    }
+    let (Some(trigger), Some(event)) = (trigger, event) else { return Ok(None) };
+    if event.has_expired(draft.now) {
+        return Ok(Some((Outcome::Expired, "ttl")));
+    }
+    let dwelt = pending.gate == "dwell" || pending.after == "dwell";
+    let left = dwelt && !still(draft.state, &trigger.definition.on, event, pending)?;
+    Ok(left.then_some((Outcome::Skipped, "dwell_left")))
+}
+
+/// Asks the gates from where it stands on. A pause keeps it once more, and remembers where that is.
+fn asked(
+    draft: &Draft<'_>,
+    automation: &Arc<Automation>,
+    pending: &Pending,
+    event: Option<&Event>,
+) -> Result<Passed> {
+    let value = Arc::new(event.map_or_else(|| pending.start["event"].clone(), Event::to_value));
+    let of = match (event, automation.trigger(&pending.trigger)) {
+        (Some(event), Some(trigger)) => occurrence::of_event(automation, trigger, event, &value, draft.now),
+        (_, trigger) => occurrence::of_start(automation, trigger, pending, &value, draft.now),
+    };
+    let memory = Memory::of(draft.state);
+    if pending.gate == "mode" {
+        return gate::pass(&memory, &of, Gate::Start);
+    }
+    let mut passed = route::judge(&memory, &of, from(pending))?;
+    if passed.reason == Some("paused") {
+        let held = if pending.after.is_empty() { &pending.gate } else { &pending.after };
+        passed.values.insert("after".to_owned(), held.as_str().into());
+        passed.key = Some(pending.key.clone());
+    }
+    if passed.outcome == Outcome::Pending && passed.gate == Gate::Batch && event.is_none() {
+        passed.queue_or_skip(None);
+    }
+    Ok(passed)
+}
+
+/// The first gate that it has not passed.
+fn from(pending: &Pending) -> Gate {
+    match (pending.gate.as_str(), pending.after.as_str()) {
+        ("enabled", "") if pending.start["kind"] == "schedule" => Gate::Throttle,
+        ("enabled", "") => Gate::Window,
+        ("enabled", after) => Gate::after(after),
+        (gate, _) => Gate::after(gate),
+    }
+}
+
+/// It ends here, or is pending at another gate.
+fn settle(
+    draft: &mut Draft<'_>,
+    id: OccurrenceId,
+    (automation, pending): (&Automation, &Pending),
+    passed: &Passed,
+) -> Result<()> {
     if passed.outcome != Outcome::Pending {
         return start::settle(draft, id, passed.outcome, passed.reason, Some(passed));
     }
-    let Some(automation) = draft.state.version(&pending.automation, &pending.hash) else { return Ok(()) };
-    let routed = model::record::Routed {
-        event: pending.events.last().copied().unwrap_or(0),
-        verdicts: vec![verdict(&automation, &pending.trigger, passed)],
-    };
-    draft.push_run(RunRecord::Routed(routed))?;
-    start::settle(draft, id, Outcome::Superseded, Some("replaced"), None)
+    let moved = OccurrenceMoved { of: id, verdict: verdict(automation, &pending.trigger, passed) };
+    draft.push_run(RunRecord::OccurrenceMoved(Box::new(moved))).map(drop)
 }
 
 /// The others of its batch go with it.
 fn gather(state: &State, id: OccurrenceId, pending: &Pending, passed: &mut Passed) {
     let all = state.pending_of(&pending.automation, &pending.key);
-    let all = all.filter(|(_, other)| other.gate == "batch" && other.trigger == pending.trigger);
+    let all = all.filter(|(other, waiting)| {
+        (waiting.gate == "batch" || **other == id) && waiting.trigger == pending.trigger
+    });
     for (other, waiting) in all {
         passed.batch.extend(&waiting.events);
         if *other != id {
             passed.take.push((*other, Outcome::Merged, "batch"));
         }
     }
+    passed.batch.sort_unstable();
 }
 
-fn last_event(state: &State, pending: &Pending) -> Result<Option<Arc<model::event::Event>>> {
+fn last_event(state: &State, pending: &Pending) -> Result<Option<Arc<Event>>> {
     match pending.events.last() {
         Some(position) => state.event(*position),
         None => Ok(None),
     }
 }
 
-fn still(state: &State, on: &TriggerKind, event: &model::event::Event, pending: &Pending) -> Result<bool> {
+fn still(state: &State, on: &TriggerKind, event: &Event, pending: &Pending) -> Result<bool> {
     let Some(subject) = &event.envelope.subject else { return Ok(true) };
     if !matches!(on, TriggerKind::State { .. } | TriggerKind::NumericState { .. }) {
         return Ok(true);

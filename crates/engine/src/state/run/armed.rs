@@ -41,7 +41,7 @@ impl State {
                 ));
             }
         }
-        found.extend(crate::schedule::unarmed(self, &armed));
+        found.extend(crate::schedule::unarmed(self, &armed)?);
         Ok(found)
     }
 
@@ -78,30 +78,15 @@ fn rechecks(wait: &Wait) -> bool {
 #[cfg(test)]
 mod tests {
     use model::Timestamp;
-    use model::record::{Reason, RunMoved, RunStarted, Status};
-    use serde_json::{Value, json};
+    use model::record::{RunMoved, RunStarted, Status};
+    use serde_json::json;
 
     use super::*;
     use crate::apply::Place;
 
     fn waiting(state: &mut State, now: Timestamp) {
-        let started = RunStarted {
-            id: "run_1".to_owned(),
-            automation: "a".to_owned(),
-            hash: "h".to_owned(),
-            trigger: "t".to_owned(),
-            occurrence: Reason { kind: "manual".to_owned(), position: 0, at: now },
-            event: 0,
-            space: "default".to_owned(),
-            depth: 0,
-            attempt: 1,
-            caller: None,
-            rerun_of: None,
-            input: Value::Null,
-            key: String::new(),
-            synthetic: None,
-        };
-        state.start_run(Place { position: 1, time: now }, &started);
+        let started = RunStarted::new("run_1".to_owned(), "a", "h", now);
+        state.start_run(Place { position: 1, time: now }, &started).unwrap();
         let due = now.plus(Duration::from_secs(300));
         let wait = json!({
             "number": 1, "path": "actions[0]", "kind": "delay", "since": now, "due": due, "lasts_ms": 300_000,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use model::record::{
-    AutomationSet, GateSet, OccurrenceId, Outcome, Routed, SchedulePassed, SettledOccurrence,
+    AutomationSet, GateSet, OccurrenceId, OccurrenceMoved, Outcome, Routed, SchedulePassed,
+    SettledOccurrence, Verdict,
 };
 use model::{Position, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -39,11 +40,23 @@ pub struct Pending {
     pub elapsed: bool,
     pub key: String,
     pub events: Vec<Position>,
+    /// They are those of a batch, which its run reads together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub batch: bool,
+    /// Since when it is pending at this gate, and where that is written: who came first goes first.
     pub since: Timestamp,
+    #[serde(default)]
+    pub entered: Position,
+    /// The id of the run that a place in the queue will become.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The last gate it has passed, when a pause keeps it; empty: none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub after: String,
     /// What the state was when a dwell began.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub armed: Value,
-    /// What a start needs that no event in the ledger brings: `id kind event input space depth`.
+    /// What a start needs that no event in the ledger brings: `kind event input space depth at late`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub start: Value,
 }
@@ -64,8 +77,10 @@ pub struct Gates {
     /// Since the last COMMIT; `None`: taken away.
     changed: HashMap<GateKey, Option<Value>>,
     pub pending: BTreeMap<OccurrenceId, Pending>,
-    /// By automation and key.
-    by_key: HashMap<(String, String), BTreeSet<OccurrenceId>>,
+    /// By automation and key, in the order in which they came to their gate.
+    by_key: HashMap<(String, String), BTreeSet<(Position, OccurrenceId)>>,
+    /// Those that queue, by the id of their run.
+    by_run: HashMap<String, OccurrenceId>,
     /// Dwells by what they are about.
     dwells: HashMap<String, BTreeSet<OccurrenceId>>,
     touched: Vec<OccurrenceId>,
@@ -81,7 +96,8 @@ impl Gates {
         if pending.gate == "dwell" {
             self.dwells.entry(pending.key.clone()).or_default().insert(id);
         }
-        self.by_key.entry(key).or_default().insert(id);
+        self.by_key.entry(key).or_default().insert((pending.entered, id));
+        self.by_run.extend(pending.run.clone().map(|run| (run, id)));
         self.pending.insert(id, pending);
     }
 
@@ -89,11 +105,12 @@ impl Gates {
         let pending = self.pending.remove(&id)?;
         let key = (pending.automation.clone(), pending.key.clone());
         if let Some(ids) = self.by_key.get_mut(&key) {
-            ids.remove(&id);
+            ids.remove(&(pending.entered, id));
             if ids.is_empty() {
                 self.by_key.remove(&key);
             }
         }
+        pending.run.iter().for_each(|run| _ = self.by_run.remove(run));
         if let Some(ids) = self.dwells.get_mut(&pending.key) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -122,10 +139,16 @@ impl State {
         &self.runs.gates.pending
     }
 
-    /// Occurrences of an automation that wait under this key, oldest first.
+    /// Occurrences of an automation that wait under this key, who came first to its gate first.
     pub fn pending_of(&self, automation: &str, key: &str) -> impl Iterator<Item = (&OccurrenceId, &Pending)> {
         let ids = self.runs.gates.by_key.get(&(automation.to_owned(), key.to_owned()));
-        ids.into_iter().flatten().filter_map(|id| self.runs.gates.pending.get_key_value(id))
+        ids.into_iter().flatten().filter_map(|(_, id)| self.runs.gates.pending.get_key_value(id))
+    }
+
+    /// The occurrence whose run waits in the queue under this id.
+    pub fn queued(&self, run: &str) -> Option<(&OccurrenceId, &Pending)> {
+        let id = self.runs.gates.by_run.get(run)?;
+        self.runs.gates.pending.get_key_value(id)
     }
 
     /// Dwells about this row, oldest first.
@@ -164,24 +187,62 @@ impl State {
             if verdict.outcome != Outcome::Pending {
                 continue;
             }
-            let hash = self.hash_of(&verdict.automation, &verdict.version);
-            let gate = verdict.gate.clone().unwrap_or_default();
-            let pending = Pending {
-                automation: verdict.automation.clone(),
-                hash,
-                trigger: verdict.trigger.clone(),
-                elapsed: gate != "mode",
-                gate,
-                reason: verdict.reason.clone().unwrap_or_default(),
-                until: verdict.until,
-                key: verdict.key.clone().unwrap_or_default(),
-                events: [routed.event].into_iter().filter(|event| *event > 0).collect(),
-                since: place.time,
-                armed: verdict.values.get("armed").cloned().unwrap_or_default(),
-                start: verdict.values.get("start").cloned().unwrap_or_default(),
-            };
+            let pending = self.pending_by(place, verdict, [routed.event].into_iter().collect());
             self.put_pending((place.position, n as u32), pending);
         }
+    }
+
+    fn pending_by(&self, place: Place, verdict: &Verdict, mut events: Vec<Position>) -> Pending {
+        let gate = verdict.gate.clone().unwrap_or_default();
+        let start = verdict.values.get("start").cloned().unwrap_or_default();
+        if !verdict.events.is_empty() {
+            events.clone_from(&verdict.events);
+        }
+        events.retain(|event| *event > 0);
+        Pending {
+            automation: verdict.automation.clone(),
+            hash: self.hash_of(&verdict.automation, &verdict.version),
+            trigger: verdict.trigger.clone(),
+            elapsed: gate != "mode",
+            gate,
+            reason: verdict.reason.clone().unwrap_or_default(),
+            until: verdict.until,
+            key: verdict.key.clone().unwrap_or_default(),
+            events,
+            batch: !verdict.events.is_empty(),
+            since: place.time,
+            entered: place.position,
+            run: verdict.run.clone().or_else(|| start["id"].as_str().map(str::to_owned)),
+            after: verdict.values["after"].as_str().unwrap_or_default().to_owned(),
+            armed: verdict.values.get("armed").cloned().unwrap_or_default(),
+            start,
+        }
+    }
+
+    /// A pending one is pending at a later gate from here on.
+    pub(crate) fn move_occurrence(&mut self, place: Place, moved: &OccurrenceMoved) {
+        let Some(before) = self.leave_pending(moved.of) else { return };
+        self.set_gates(&before.automation, &moved.verdict.set);
+        let mut pending = self.pending_by(place, &moved.verdict, before.events.clone());
+        (pending.hash, pending.batch) = (before.hash, pending.batch || before.batch);
+        if pending.start.is_null() {
+            pending.start = before.start;
+        }
+        if pending.armed.is_null() {
+            pending.armed = before.armed;
+        }
+        self.put_pending(moved.of, pending);
+        before.events.iter().for_each(|event| self.runs.events.release(*event));
+    }
+
+    fn leave_pending(&mut self, id: OccurrenceId) -> Option<Pending> {
+        let pending = self.runs.gates.leave(id)?;
+        if let Some(until) = pending.until {
+            self.runs.timers.remove(&(until, Timer::Pending(id)));
+        }
+        self.runs.gates.touched.push(id);
+        self.open_rows += 1;
+        Some(pending)
     }
 
     fn put_pending(&mut self, id: OccurrenceId, pending: Pending) {
@@ -195,14 +256,9 @@ impl State {
     }
 
     pub(crate) fn settle_occurrence(&mut self, settled: &SettledOccurrence) -> Result<()> {
-        let Some(pending) = self.runs.gates.leave(settled.of) else { return Ok(()) };
+        let Some(pending) = self.leave_pending(settled.of) else { return Ok(()) };
         self.set_gates(&pending.automation, &settled.set);
-        if let Some(until) = pending.until {
-            self.runs.timers.remove(&(until, Timer::Pending(settled.of)));
-        }
         pending.events.iter().for_each(|event| self.runs.events.release(*event));
-        self.runs.gates.touched.push(settled.of);
-        self.open_rows += 1;
         // Its run starts right after this record, under the same version; that is dropped when the run has ended.
         match settled.outcome {
             Outcome::Ran | Outcome::CaughtUp | Outcome::Merged => Ok(()),
@@ -247,6 +303,14 @@ impl State {
         self.runs.gates.schedules.insert(key, passed.through);
         self.runs.gates.schedules_touched = true;
         self.open_rows += 1;
+    }
+
+    /// A changed definition says anew whether it is on; a pause stays.
+    pub(crate) fn forget_toggle(&mut self, automation: &str) {
+        if let Some(set) = self.runs.gates.settings.get_mut(automation) {
+            set.enabled = None;
+            self.runs.gates.settings_touched = true;
+        }
     }
 
     /// All that was remembered of an automation that is no longer there.

@@ -3,17 +3,14 @@
 //! A body is mostly what a run has done and what its condition looks at. Of a run that waits for rows or for time only what
 //! finding it needs is taken out of the text: a million of them must be there again within seconds.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use model::definition::Definition;
 use model::record::Status;
 use model::{Position, Timestamp};
 use rusqlite::Connection;
 use serde::Deserialize;
 
 use super::{Brief, Runs, Timer, gate};
-use crate::automation::Automation;
 use crate::run::Run;
 use crate::state::Result;
 
@@ -98,7 +95,8 @@ pub(in crate::state) fn load(db: &Connection) -> Result<Runs> {
         runs.events.keep(event);
     }
     runs.events.stored(db)?;
-    runs.versions = versions(db)?;
+    let pending = runs.gates.pending.values().map(|pending| &pending.hash);
+    runs.versions = super::version::load(db, runs.on_version.keys().chain(pending))?;
     Ok(runs)
 }
 
@@ -118,7 +116,10 @@ fn found(runs: &mut Runs, ready: Option<Position>, body: &str) -> Option<Positio
         runs.timers.extend(wait.due.map(|due| (due, Timer::Wait(id))));
         if let Kind::Until { refs, indeterminate, recheck } = &wait.kind {
             runs.wakes.rows.insert(id, refs, *indeterminate);
-            runs.timers.extend(recheck.map(|at| (at, Timer::Recheck(id))));
+            if recheck.is_some() {
+                runs.wakes.rows.insert_timed(id);
+            }
+            recheck.iter().for_each(|at| runs.arm_recheck(id, *at));
         }
     }
     let Found { id, automation, hash, key, status, .. } = run;
@@ -130,25 +131,10 @@ fn found(runs: &mut Runs, ready: Option<Position>, body: &str) -> Option<Positio
 fn whole(runs: &mut Runs, ready: Option<Position>, body: &str) -> Option<Position> {
     let run: Run = serde_json::from_str(body).ok()?;
     runs.enter(run.position, Brief::of(&run, ready));
-    runs.arm(&run);
+    runs.arm(&run, &[]);
     runs.events.keep(run.event);
     runs.hold_on(&run);
     Some(run.position)
-}
-
-fn versions(db: &Connection) -> Result<HashMap<String, Arc<Automation>>> {
-    let mut read = db.prepare("SELECT hash, body FROM version")?;
-    let mut rows = read.query([])?;
-    let mut versions = HashMap::new();
-    while let Some(row) = rows.next()? {
-        let (hash, body): (String, String) = (row.get(0)?, row.get(1)?);
-        let Ok(Definition::Automation(definition)) = Definition::from_json(&body) else { continue };
-        match Automation::new(definition, hash.clone(), 0) {
-            Ok(automation) => _ = versions.insert(hash, Arc::new(automation)),
-            Err(problem) => tracing::error!(%problem, "a version that runs still use cannot be read"),
-        }
-    }
-    Ok(versions)
 }
 
 #[cfg(test)]

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::Timestamp;
 use model::topic::trie::Trie;
 
-use super::Timer;
 use super::watch::Watch;
 use crate::automation::patterns;
 use crate::run::{Wait, WaitId, WaitKind};
@@ -30,7 +28,12 @@ impl Wakes {
     pub(super) fn insert(&mut self, id: WaitId, wait: &Wait) {
         *self.kinds.entry(wait.kind.as_str()).or_insert(0) += 1;
         match &wait.kind {
-            WaitKind::Until { refs, indeterminate, .. } => self.rows.insert(id, refs, *indeterminate),
+            WaitKind::Until { refs, indeterminate, recheck, .. } => {
+                self.rows.insert(id, refs, *indeterminate);
+                if recheck.is_some() {
+                    self.rows.insert_timed(id);
+                }
+            }
             WaitKind::For { looking: true, .. } => _ = self.looks.insert(id),
             WaitKind::For { trigger, .. } => {
                 for pattern in patterns(trigger).unwrap_or_default() {
@@ -106,14 +109,4 @@ impl Wakes {
         found.dedup();
         found
     }
-}
-
-/// The instants at which a wait wants to be looked at.
-pub(super) fn timers_of(id: WaitId, wait: &Wait) -> Vec<(Timestamp, Timer)> {
-    let mut timers: Vec<(Timestamp, Timer)> =
-        wait.due.map(|due| (due, Timer::Wait(id))).into_iter().collect();
-    if let WaitKind::Until { recheck: Some(at), .. } = &wait.kind {
-        timers.push((*at, Timer::Recheck(id)));
-    }
-    timers
 }

@@ -11,6 +11,8 @@ pub const AT_ONCE_MAX: usize = 1_000;
 
 /// The key of those that may look at anything.
 const ANYTHING: &str = "*";
+/// The key of those that read time: when each is to be tried follows from the rows, and is not known after a start.
+const TIMED: &str = "@";
 
 #[derive(Default)]
 pub struct Watch {
@@ -46,8 +48,12 @@ impl Watch {
         }
     }
 
+    pub fn insert_timed(&mut self, id: WaitId) {
+        self.in_turn.entry(TIMED.into()).or_default().insert(id);
+    }
+
     pub fn remove(&mut self, id: WaitId, refs: &[String]) {
-        for key in refs.iter().map(String::as_str).chain([ANYTHING]) {
+        for key in refs.iter().map(String::as_str).chain([ANYTHING, TIMED]) {
             if let Some(waits) = self.at_once.get_mut(key) {
                 waits.retain(|other| *other != id);
                 if waits.is_empty() {

@@ -110,7 +110,7 @@ impl Tenant {
     /// Oldest first, so that those who queue stay in their order.
     fn meant(&self, bulk: &Bulk) -> Result<Vec<String>, Problem> {
         let by_default: &[&str] = match bulk.verb {
-            Verb::Cancel => &["running", "waiting"],
+            Verb::Cancel => &["queued", "running", "waiting"],
             Verb::Retry | Verb::Resume => &["failed"],
         };
         let mut wanted = Wanted {
