@@ -364,6 +364,7 @@ impl Writer {
         self.state.roll_back()?;
         self.state_opened = None;
         read::fold_tail(self.ledger.reader().as_mut(), &mut self.state, |_| ()).map_err(Fatal)?;
+        self.state.runs.wakes.mark_all();
         Ok(schedule::arm(&mut self.state)?)
     }
 

@@ -213,7 +213,7 @@ pub fn next_queued(draft: &mut Draft<'_>, automation: &str, key: &str) -> Result
     Ok(())
 }
 
-/// A pause is lifted: what it kept goes on, then those in queues whose turn it is.
+/// A pause is lifted: those in queues whose turn it is go on, then what it kept.
 pub fn resume(draft: &mut Draft<'_>, name: &str) -> Result<()> {
     let kept = |reason: &str| -> Vec<(OccurrenceId, String)> {
         let all = draft.state.pending().iter();
@@ -221,10 +221,8 @@ pub fn resume(draft: &mut Draft<'_>, name: &str) -> Result<()> {
         kept.map(|(id, pending)| (*id, pending.key.clone())).collect()
     };
     let (paused, queued) = (kept("paused"), kept("queued"));
-    for (id, _) in paused {
-        super::wake_due::go_on(draft, id)?;
-    }
-    queued.into_iter().try_for_each(|(_, key)| next_queued(draft, name, &key))
+    queued.into_iter().try_for_each(|(_, key)| next_queued(draft, name, &key))?;
+    paused.into_iter().try_for_each(|(id, _)| super::wake_due::go_on(draft, id))
 }
 
 /// Starts what was pending and was brought by no event in the ledger: a person, a call, a schedule.

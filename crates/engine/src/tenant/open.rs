@@ -56,6 +56,7 @@ impl Tenant {
         state.default_space.clone_from(&around.settings.default_space);
         let key = state.key.clone();
         crate::schedule::arm(&mut state).map_err(broken)?;
+        state.runs.wakes.mark_all();
         let mut writer = Writer::new(ledger, state, entropy.split());
         if writer.ledger.is_full() {
             around.metrics.storage_full(true);

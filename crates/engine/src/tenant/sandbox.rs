@@ -47,6 +47,7 @@ impl Sandbox {
         state.default_space.clone_from(&tenant.settings().default_space);
         state.key = tenant.0.key.clone();
         crate::schedule::arm(&mut state).map_err(broken)?;
+        state.runs.wakes.mark_all();
         let past = tenant.with_reader(|reader| Ok(reader.another()))?;
         let ledger = MemoryLedger::after(state.applied, past);
         let entropy = lock(&tenant.0.entropy).split();

@@ -122,7 +122,7 @@ actions:
     "automation: batch
 triggers:
   - event: b.*
-    batch: {count: 3, within: 5s}
+    batch: {count: 3, for: 5s}
 mode: {is: queued, max: 1000}
 actions:
   - publish: {topic: out.batch, space: rows}

@@ -85,7 +85,6 @@ pub(in crate::state) fn load(db: &Connection) -> Result<Runs> {
         ready.extend(since.map(|since| ((since, position), position)));
     }
     runs.ready = ready.into_values().collect();
-    runs.wakes.mark_all();
     for (id, pending) in &runs.gates.pending {
         if let Some(until) = pending.until {
             runs.timers.insert((until, Timer::Pending(*id)));

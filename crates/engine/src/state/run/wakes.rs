@@ -88,7 +88,8 @@ impl Wakes {
         self.rows.changed(concept, id)
     }
 
-    pub(super) fn mark_all(&mut self) {
+    /// Nobody knows what was tested of what was folded: all that is tested in turn is.
+    pub(crate) fn mark_all(&mut self) {
         self.rows.mark_all();
     }
 
