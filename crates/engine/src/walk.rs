@@ -181,9 +181,8 @@ fn erased() -> Failure {
 /// Ends a run whose event is being erased, wherever it stands. Nothing happens when it is over.
 pub fn lose(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
     let Some(run) = draft.state.run(position)? else { return Ok(()) };
-    let from = draft.len();
     ended(draft, &run, Err(erased()), (Vec::new(), &[]))?;
-    route::all(draft, from)
+    route::all(draft)
 }
 
 /// Writes down where it stands, and tells what its steps came to.
