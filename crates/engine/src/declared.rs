@@ -14,7 +14,7 @@ use crate::entity::{Catalog, Row};
 use crate::run::Effect;
 use crate::state::entity::row_of;
 
-pub(crate) use crate::tenant::entity_query::{check_args, mutation};
+pub(crate) use crate::tenant::entity_query::{call_args, mutation};
 
 /// The kind of the effects that are detached queries. They act on nothing outside, and tries and simulations answer them too.
 pub const DETACHED: &str = "query";
@@ -110,7 +110,7 @@ pub fn query(catalog: &Catalog, db: &Connection, asked: Asked<'_>) -> Result<Val
 
 /// What is looked for, its arguments checked.
 pub fn find(catalog: &Catalog, query: &Query, asked: Asked<'_>) -> Result<Find, Problem> {
-    let args = Value::Object(check_args(&query.name, &query.args, asked.args)?);
+    let args = Value::Object(call_args(&query.name, &query.args, asked.args)?);
     let actor = asked.caller.actor.clone();
     let mut find = Find::query(catalog, query, find::Asked { args, actor, now: asked.now })?;
     find.space = asked.space.map(str::to_owned);

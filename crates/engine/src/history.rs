@@ -382,7 +382,11 @@ fn end(body: &mut Value, place: Place, ended: &RunEnded) {
         body["output"] = ended.output.clone();
     }
     if let Some(code) = &ended.code {
-        body["error"] = json!({"code": code, "message": ended.message, "class": ended.class});
+        let mut error = json!({ "code": code });
+        for (name, text) in [("message", &ended.message), ("class", &ended.class)] {
+            text.iter().for_each(|text| error[name] = text.as_str().into());
+        }
+        body["error"] = error;
     }
 }
 

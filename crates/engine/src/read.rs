@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ledger::{BodyRef, Error, Head, Line, Reader, RecordRef};
 use model::event::Event;
-use model::record::{At, ChangedData, DecodeError, Record, RunRecord, decode_event};
+use model::record::{At, ChangedData, DecodeError, Record, RunRecord, WaitEnded, decode_event};
 use model::{Code, Position, Problem, Timestamp};
 
 use crate::apply::{Place, apply};
@@ -176,6 +176,22 @@ pub fn run_record_at(reader: &mut dyn Reader, position: Position) -> Result<Opti
             && place.position == position
         {
             found = Some(record);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// What the commit of an event says of waits that it ended.
+pub fn waits_ended_by(reader: &mut dyn Reader, position: Position) -> Result<Vec<WaitEnded>, Problem> {
+    let mut bytes = Vec::new();
+    reader.read(position, 1, &mut bytes).map_err(problem)?;
+    let mut found = Vec::new();
+    records(&bytes, position, |_, record| {
+        if let Record::Run(RunRecord::WaitEnded(ended)) = record
+            && ended.event == Some(position)
+        {
+            found.push(ended);
         }
         Ok(())
     })?;

@@ -96,9 +96,9 @@ fn refused(refusal: Refusal) -> Stopped {
 }
 
 /// What did not come in time may come next time; everything else ends the same way each time.
-fn failure(code: &str, message: impl Into<String>) -> Stopped {
-    let class = if code.ends_with(".timeout") { "transient" } else { "permanent" };
-    Stopped::Failure(Failure { code: code.to_owned(), message: message.into(), class })
+fn failure(code: Code, message: impl Into<String>) -> Stopped {
+    let class = if code == Code::WaitTimeout { "transient" } else { "permanent" };
+    Stopped::Failure(Failure { code: code.as_str().to_owned(), message: message.into(), class })
 }
 
 struct Walk<'d, 'a> {

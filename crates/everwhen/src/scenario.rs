@@ -4,9 +4,11 @@
 //!  file ─read─▶ Scenario ─play─▶ World (a whole tenant on a simulated disk) ─expect─▶ failures ─report─▶ people, JSON, JUnit
 //! ```
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use model::definition::{Definition, Kind};
 use model::{Problem, Timestamp};
 use serde_json::{Map, Value};
 
@@ -34,9 +36,26 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Checks the definitions that it begins with.
+    /// Checks the definitions that it begins with, and that what its steps name is declared at some time.
     pub fn check(&self) -> Result<(), Problem> {
-        self.given.definitions(self.folder()).map(drop)
+        let mut known = names(&self.given.definitions(self.folder())?);
+        let mut given = self.given.clone();
+        for step in &self.steps {
+            let Does::Apply { files, concepts, automations } = &step.does else { continue };
+            // What is refused is named, too: that it did not run is worth asking.
+            known.extend(
+                automations.iter().flatten().filter_map(|one| one["automation"].as_str()).map(str::to_owned),
+            );
+            given.replace(files, concepts, automations);
+            known.extend(given.definitions(self.folder()).iter().flat_map(|made| names(made)));
+        }
+        for (at, step) in self.steps.iter().enumerate() {
+            if let Some(name) = step.automations().into_iter().find(|name| !known.contains(name)) {
+                let place = format!("step {}: ", at + 1);
+                return Err(placed(&place, read::unknown(&name, &known)));
+            }
+        }
+        Ok(())
     }
 
     /// What its paths are relative to.
@@ -56,6 +75,25 @@ struct Given {
     effects: Vec<effects::Answer>,
 }
 
+impl Given {
+    /// Each part that is given takes the place of what was there.
+    fn replace(
+        &mut self,
+        files: &Option<Vec<String>>,
+        concepts: &Option<Map<String, Value>>,
+        automations: &Option<Vec<Value>>,
+    ) {
+        files.iter().for_each(|files| self.files.clone_from(files));
+        concepts.iter().for_each(|concepts| self.concepts.clone_from(concepts));
+        automations.iter().for_each(|automations| self.automations.clone_from(automations));
+    }
+}
+
+fn names(definitions: &[Definition]) -> BTreeSet<String> {
+    let automations = definitions.iter().filter(|made| made.kind() == Kind::Automation);
+    automations.map(|made| made.key().to_owned()).collect()
+}
+
 /// `concept/id`.
 #[derive(Clone)]
 struct RowName {
@@ -71,6 +109,19 @@ struct Step {
     refused: bool,
     /// As it was written.
     shown: Value,
+}
+
+impl Step {
+    /// The automations that it names.
+    fn automations(&self) -> Vec<String> {
+        match &self.does {
+            Does::Toggle { name, .. } if name != "*" => vec![name.clone()],
+            Does::Cancel(name) => vec![name.clone()],
+            Does::Run { automation, .. } | Does::Answer { automation, .. } => vec![automation.clone()],
+            Does::Expect(expected) => expect::automations(expected),
+            _ => Vec::new(),
+        }
+    }
 }
 
 enum Does {

@@ -104,6 +104,15 @@ codes! {
     RunNotFound "run.not_found" 404 3 Author "there is no such run in progress";
     RunNotResumable "run.not_resumable" 409 4 Author "the run cannot go on from there";
     RunRefused "run.refused" 409 4 Author "a gate held the run back";
+    RunFailed "run.failed" 422 4 Author "the run says that it failed";
+    RunTimeout "run.timeout" 422 4 Author "the run took longer than its automation allows";
+    StepTimeout "step.timeout" 422 4 Author "a step took longer than it may";
+    WaitTimeout "wait.timeout" 422 4 Author "what a run waited for did not come in time";
+    RepeatLimit "repeat.limit" 422 4 Author "a loop goes on and on";
+    WalkTooBig "walk.too_big" 422 4 Author "a run wrote more than one commit can hold";
+    EffectUnknown "effect.unknown" 422 4 Outside "nobody knows whether a request was made";
+    EffectStopped "effect.stopped" 422 4 Author "a request was given up, because nobody waits for it";
+    EffectNoRunner "effect.no_runner" 422 4 Operator "nothing here can do this step";
     ClockReal "clock.real" 409 4 Operator "the clock of this server cannot be moved";
     WaitAnswered "wait.answered" 409 4 Author "the question was answered before";
     ExprSyntax "expr.syntax" 422 4 Author "the expression cannot be read";

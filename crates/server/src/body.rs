@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, ORIGIN};
-use model::{Code, Problem};
+use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value};
 
 /// How much of a body that is too large is still read and thrown away, so that the client gets to read the
@@ -151,11 +151,17 @@ pub fn only_json(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// The members of a JSON object, of which only `known` may be there; an empty body is an empty object.
 pub fn object(bytes: &[u8], known: &[&str]) -> Result<Map<String, Value>, Problem> {
+    object_or(Code::RequestInvalid, bytes, known)
+}
+
+/// As [`object`], for a door whose refusals have a code of their own.
+pub fn object_or(code: Code, bytes: &[u8], known: &[&str]) -> Result<Map<String, Value>, Problem> {
+    let wrong = |pointer: &str, detail: String| Problem::new(code, detail).at(pointer);
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
     }
     let Value::Object(object) = value(bytes)? else {
-        return Err(wrong("", "the body is a JSON object"));
+        return Err(wrong("", "the body is a JSON object".to_owned()));
     };
     match object.keys().find(|key| !known.contains(&key.as_str())) {
         None => Ok(object),
@@ -177,7 +183,18 @@ pub fn value(bytes: &[u8]) -> Result<Value, Problem> {
         .map_err(|error| Problem::new(Code::JsonInvalid, error.to_string()).with("offset", error.column()))
 }
 
-/// A 422 about a field of the body.
+/// A field of the body that is not what it must be.
 pub fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
-    Problem::new(Code::GroupInvalid, detail).at(pointer)
+    Problem::new(Code::RequestInvalid, detail).at(pointer)
+}
+
+/// An instant in the field `name` of a body, if it is there.
+pub fn instant(said: &Map<String, Value>, name: &str) -> Result<Option<Timestamp>, Problem> {
+    let Some(given) = said.get(name).filter(|given| !given.is_null()) else { return Ok(None) };
+    let read = given.as_str().and_then(|text| Timestamp::parse(text).ok());
+    let refuse = || {
+        wrong(&format!("/{name}"), format!("\"{name}\" is an RFC 3339 instant, not {given}"))
+            .hint("write it like 2026-01-31T09:30:00Z")
+    };
+    read.map(Some).ok_or_else(refuse)
 }

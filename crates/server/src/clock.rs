@@ -2,11 +2,11 @@
 
 use engine::clock::Move;
 use hyper::StatusCode;
-use model::{Code, Problem, Timestamp, time};
+use model::{Code, Problem, time};
 use serde_json::{Map, Value, json};
 
 use crate::aside;
-use crate::body::{object, only_json};
+use crate::body::{instant, object, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
@@ -31,9 +31,8 @@ fn read(said: &Map<String, Value>) -> Result<Move, Problem> {
         (Some(by), None) => time::duration_of(by)
             .map(Move::By)
             .ok_or_else(|| wrong("\"advance\" is a length of time").at("/advance")),
-        (None, Some(to)) => {
-            let to = to.as_str().ok_or_else(|| wrong("\"to\" is an instant").at("/to"))?;
-            Ok(Move::To(Timestamp::parse(to).map_err(|problem| problem.at("/to"))?))
+        (None, Some(_)) => {
+            instant(said, "to")?.map(Move::To).ok_or_else(|| wrong("\"to\" is an instant").at("/to"))
         }
         _ => Err(wrong("the clock is moved by \"advance\" or \"to\", one of them")),
     }

@@ -13,7 +13,7 @@ use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::aside;
-use crate::body::{object, only_json};
+use crate::body::{instant, object, only_json};
 use crate::caller::Call;
 use crate::entities;
 use crate::problem::Answer;
@@ -107,12 +107,8 @@ pub async fn backtest(call: Call) -> Answer {
     only_json(&call.head.headers)?;
     let tenant = call.tenant.clone();
     let mut said = object(&call.bytes(WORKSPACE_BYTES_MAX).await?, &["files", "from", "to"])?;
-    let instant = |name: &str| {
-        let text = said.get(name).and_then(Value::as_str);
-        text.map(Timestamp::parse).transpose().map_err(|problem| problem.at(format!("/{name}")))
-    };
-    let from = instant("from")?.unwrap_or(Timestamp::EPOCH);
-    let to = instant("to")?.unwrap_or_else(|| tenant.now());
+    let from = instant(&said, "from")?.unwrap_or(Timestamp::EPOCH);
+    let to = instant(&said, "to")?.unwrap_or_else(|| tenant.now());
     let files = files(said.remove("files"))?;
     let told = aside::blocking(move || {
         let definitions = checked(&files)?;

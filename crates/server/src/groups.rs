@@ -9,10 +9,10 @@ use hyper::StatusCode;
 use lang::filter::Filter;
 use model::event::push_text;
 use model::group::parse_start;
-use model::{Position, Problem};
+use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
-use crate::body::{self, object, wrong};
+use crate::body::{self, object_or};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
@@ -30,9 +30,14 @@ struct Verb {
     said: Map<String, Value>,
 }
 
+/// A field of what a verb says that is not what it must be.
+fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
+    Problem::new(Code::GroupInvalid, detail).at(pointer)
+}
+
 async fn verb(call: Call, known: &[&str]) -> Result<Verb, Problem> {
     let (doors, tenant, bytes) = bytes(call).await?;
-    let said = object(&bytes, known)?;
+    let said = object_or(Code::GroupInvalid, &bytes, known)?;
     Ok(Verb { doors, tenant, said })
 }
 

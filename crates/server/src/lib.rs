@@ -15,7 +15,6 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::routing::{get, post, put};
 use engine::{Engine, Tenant};
 use model::Problem;
 use tokio::net::TcpListener;
@@ -42,6 +41,7 @@ mod pipe;
 mod problem;
 mod publish;
 mod query;
+mod routes;
 mod runs;
 mod seed003;
 mod stream;
@@ -51,6 +51,7 @@ pub use hooks::{signature, tried};
 pub use subscriptions::drained;
 
 pub use patience::Patience;
+pub use routes::{ROUTES, Route};
 
 /// What `serve` needs besides the engine.
 pub struct Options {
@@ -122,109 +123,9 @@ impl Doors {
     }
 }
 
-/// Every path, in the order of contracts §2, §4 and §13.
 fn router(doors: Arc<Doors>) -> Router {
-    of_bus()
-        .merge(of_rows())
-        .merge(of_automations())
-        .merge(of_house())
+    routes::router()
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .with_state(doors)
-}
-
-/// Events and groups, and the paths of seed 003.
-fn of_bus() -> Router<Arc<Doors>> {
-    Router::new()
-        .route("/v1/events", get(events::find).post(publish::publish))
-        .route("/v1/events/stream", get(stream::stream))
-        .route("/v1/events/deferred", get(events::deferred))
-        .route("/v1/events/{id}", get(events::get))
-        .route("/v1/events/{id}/lineage", get(events::lineage))
-        .route("/v1/groups", get(groups::list))
-        .route("/v1/groups/{name}", put(groups::put).get(groups::get).delete(groups::delete))
-        .route("/v1/groups/{name}/pull", post(groups::deliver::pull))
-        .route("/v1/groups/{name}/ack", post(groups::deliver::ack))
-        .route("/v1/groups/{name}/nack", post(groups::deliver::nack))
-        .route("/v1/groups/{name}/extend", post(groups::deliver::extend))
-        .route("/v1/groups/{name}/reject", post(groups::deliver::reject))
-        .route("/v1/groups/{name}/seek", post(groups::seek))
-        .route("/v1/groups/{name}/pause", post(groups::pause))
-        .route("/v1/groups/{name}/resume", post(groups::resume))
-        .route("/v1/groups/{name}/dead-letters", get(groups::dead_letters))
-        .route("/v1/groups/{name}/dead-letters/redrive", post(groups::redrive))
-        .route("/v1/groups/{name}/dispatch", post(subscriptions::dispatch))
-        .route("/api/events/record", post(seed003::record))
-        .route("/api/events/recent", get(seed003::recent))
-        .route("/api/events/drain", post(seed003::drain))
-}
-
-/// What is declared, and rows.
-fn of_rows() -> Router<Arc<Doors>> {
-    Router::new()
-        .route("/v1/entities/{concept}", get(entities::list).post(entities::insert))
-        .route("/v1/entities/{concept}/import", post(entities::import::import))
-        .route(
-            "/v1/entities/{concept}/{id}",
-            get(entities::get).put(entities::put).patch(entities::patch).delete(entities::delete),
-        )
-        .route("/v1/entities/{concept}/{id}/history", get(entities::history))
-        .route("/v1/concepts", get(declared::concepts))
-        .route("/v1/concepts/{id}", get(declared::concept))
-        .route("/v1/queries/{name}", post(declared::query))
-        .route("/v1/mutations/{name}", post(declared::mutate))
-        .route("/v1/plan", post(declared::plan))
-        .route("/v1/apply", post(declared::apply))
-}
-
-/// Automations, their runs, and why.
-fn of_automations() -> Router<Arc<Doors>> {
-    Router::new()
-        .route("/v1/runs", get(runs::list).post(runs::operate::start))
-        .route("/v1/runs/bulk", post(runs::operate::bulk))
-        .route("/v1/runs/{id}", get(runs::get))
-        .route("/v1/runs/{id}/{what}", post(runs::operate::again))
-        .route("/v1/backtest", post(declared::backtest))
-        .route("/v1/simulate", post(runs::operate::simulate))
-        .route("/v1/automations", get(runs::automations).post(automations::create))
-        .route(
-            "/v1/automations/{name}",
-            get(runs::automation).patch(automations::patch).delete(automations::delete),
-        )
-        .route("/v1/automations/{name}/run", post(runs::operate::run))
-        .route("/v1/logic/{name}", post(automations::logic))
-        .route("/v1/automations/{name}/next", get(runs::next))
-        .route("/v1/automations/{name}/{what}", post(runs::toggle))
-        .route("/v1/waits", get(runs::waits))
-        .route("/v1/waits/{id}/answer", post(runs::answer))
-        .route("/v1/waits/{id}/redrive", post(runs::redrive))
-        .route("/v1/subscriptions", get(subscriptions::list).post(subscriptions::add))
-        .route(
-            "/v1/subscriptions/{id}",
-            get(subscriptions::get)
-                .put(subscriptions::put)
-                .patch(subscriptions::patch)
-                .delete(subscriptions::delete),
-        )
-        .route("/v1/subscriptions/{id}/{what}", post(subscriptions::switch))
-        .route("/v1/decisions", get(runs::decisions))
-        .route("/v1/explain/{what}/{id}", get(runs::explain))
-        .route("/v1/clock", post(clock::advance))
-}
-
-/// Upkeep and health.
-fn of_house() -> Router<Arc<Doors>> {
-    Router::new()
-        .route("/v1/erase", post(maintain::erase))
-        .route("/v1/backup", post(maintain::backup))
-        .route("/v1/verify", get(maintain::verify))
-        .route("/v1/import", post(maintain::import))
-        .route("/v1/records", get(maintain::records))
-        .route("/v1/hooks", get(hooks::list))
-        .route("/v1/hooks/{name}", get(hooks::get).put(hooks::put).delete(hooks::delete))
-        .route("/hooks/{tenant}/{name}", post(hooks::deliver))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics::metrics))
-        .route("/errors/{code}", get(problem::page))
 }

@@ -11,6 +11,8 @@ use model::problem::Who;
 use model::{Code, Problem};
 use serde_json::Value;
 
+use crate::routes;
+
 /// What a door answers.
 pub type Answer = Result<Response, Refusal>;
 
@@ -65,10 +67,7 @@ fn request_id() -> String {
 
 pub async fn no_such_path(uri: Uri) -> Refusal {
     let problem = Problem::new(Code::NotFound, format!("there is no path \"{}\"", uri.path()));
-    Refusal(problem.hint(
-        "there are /v1/events, /v1/groups, /v1/entities, /v1/concepts, /v1/queries, /v1/mutations, /v1/plan, /v1/apply, \
-         /v1/runs, /v1/automations, /v1/waits, /v1/decisions, /v1/explain, /v1/erase, /v1/backup, /v1/verify, /v1/import, /v1/records, /api/events, /livez, /readyz, /metrics and /errors",
-    ))
+    Refusal(problem.hint(format!("there are {}; docs/http.md says what each does", routes::beginnings())))
 }
 
 pub async fn wrong_method(method: Method, uri: Uri) -> Refusal {

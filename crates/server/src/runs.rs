@@ -7,7 +7,8 @@ use engine::command::Toggle;
 use engine::history::read::Wanted;
 use engine::{Caller, Tenant};
 use hyper::StatusCode;
-use model::{Code, Problem, Timestamp};
+use model::record::Outcome;
+use model::{Code, Problem};
 use serde_json::{Value, json};
 
 use crate::aside;
@@ -42,7 +43,7 @@ fn wanted(params: &Params, status: &str) -> Result<Wanted, Problem> {
     Ok(Wanted {
         automation: params.owned("automation"),
         status: params.owned(status),
-        since: params.text("since").map(Timestamp::parse).transpose()?,
+        since: params.instant("since")?,
         event: None,
         limit: params.limit("limit", 100, 1_000)?,
         before: cursor,
@@ -145,13 +146,28 @@ pub async fn redrive(Path(id): Path<String>, call: Call) -> Answer {
 pub async fn decisions(call: Call) -> Answer {
     let params = call.read_params(&["automation", "outcome", "since", "limit", "cursor"]).await?;
     let wanted = wanted(&params, "outcome")?;
+    outcome(wanted.status.as_deref())?;
     page("decisions", ask(&call, move |tenant, _| tenant.decisions(&wanted)).await?)
+}
+
+/// An outcome that there is, or none.
+fn outcome(given: Option<&str>) -> Result<(), Problem> {
+    let known: Vec<&str> =
+        std::iter::once(Outcome::Pending).chain(Outcome::ENDS).map(Outcome::as_str).collect();
+    match given {
+        Some(given) if !known.contains(&given) => {
+            Err(Problem::new(Code::RequestInvalid, format!("\"{given}\" is no outcome of an occurrence"))
+                .hint(known.join(", "))
+                .with("parameter", "outcome"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `GET /v1/explain/{what}/{id}`
 pub async fn explain(Path((what, id)): Path<(String, String)>, call: Call) -> Answer {
     let params = call.read_params(&["since"]).await?;
-    let since = params.text("since").map(Timestamp::parse).transpose()?;
+    let since = params.instant("since")?;
     let explained = ask(&call, move |tenant, _| match what.as_str() {
         "event" => tenant.explain_event(&id),
         "automation" => tenant.explain_automation(&id, since),

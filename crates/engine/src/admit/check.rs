@@ -36,7 +36,8 @@ pub(super) fn check(caller: &Caller, draft: &mut Draft, limits: &Limits) -> Resu
     check_content(draft)
 }
 
-fn check_topic_of(caller: &Caller, topic: &str) -> Result<(), Problem> {
+/// Refuses a topic that this caller may not publish.
+pub fn check_topic_of(caller: &Caller, topic: &str) -> Result<(), Problem> {
     check_topic(topic).map_err(|problem| problem.at("/topic"))?;
     if caller.outside && (is_reserved(topic) || is_engine(topic)) {
         let detail = format!("topic \"{topic}\" is published by the engine only");

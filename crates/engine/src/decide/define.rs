@@ -105,7 +105,7 @@ fn written(definition: &Definition) -> Result<Set, Problem> {
     Ok(Set { kind, name: name.to_owned(), hash: definition.hash(), definition: text })
 }
 
-/// Runs that will be on another version than the one in force.
+/// Runs that will be on another version than the one in force, or on one of an automation that is gone.
 fn on_old_versions(state: &State, applied: &Applied) -> BTreeMap<String, u64> {
     let automations = applied.set.iter().filter(|set| set.kind == Kind::Automation);
     let new: BTreeMap<&str, &str> = automations.map(|set| (set.name.as_str(), set.hash.as_str())).collect();
@@ -113,7 +113,9 @@ fn on_old_versions(state: &State, applied: &Applied) -> BTreeMap<String, u64> {
     for brief in state.runs.live.values() {
         let declared = state.catalog.automations.get(&brief.automation).map(|there| there.hash.as_str());
         let hash = new.get(brief.automation.as_str()).copied().or(declared);
-        if hash.is_some_and(|hash| hash != brief.hash) {
+        let gone =
+            applied.removed.iter().any(|(kind, name)| (*kind, name) == (Kind::Automation, &brief.automation));
+        if gone || hash.is_some_and(|hash| hash != brief.hash) {
             *old.entry(brief.automation.clone()).or_insert(0) += 1;
         }
     }

@@ -13,9 +13,6 @@ use crate::draft::Draft;
 use crate::route;
 use crate::run::{Effect, WaitId};
 
-/// What a run hears of an effect that was sent, perhaps, and never answered for.
-pub const UNKNOWN: &str = "effect.unknown";
-
 /// Marks the oldest that fit into `room`, those of events and those of schedules, as handed.
 pub fn hand_out(draft: &mut Draft<'_>, room: [usize; 2]) -> Result<Answer, Refusal> {
     let lanes = draft.state.runs.wakes.unhanded.iter().zip(room);
@@ -47,7 +44,8 @@ pub fn unknown(draft: &mut Draft<'_>) -> Result<(), Refusal> {
     for id in open {
         if draft.state.effect(id)?.is_some_and(|request| request.once && request.handed) {
             let message = "it was begun, and the process ended before an answer came";
-            let value = json!({"code": UNKNOWN, "message": message, "class": "permanent"});
+            let value =
+                json!({"code": Code::EffectUnknown.as_str(), "message": message, "class": "permanent"});
             route::end_wait(draft, id, How::Failed, None, value)?;
         }
     }

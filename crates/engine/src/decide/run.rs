@@ -19,7 +19,7 @@ use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
 use crate::faults::planted;
 use crate::route::{self, start, wake_due};
-use crate::run::{Wait, WaitKind};
+use crate::run::{Wait, WaitKind, approval};
 use crate::schedule;
 use crate::state::run::{DRAINING, Timer};
 use crate::walk::{self, Invoked, Stopped};
@@ -130,7 +130,7 @@ fn answer(
         let detail = format!("\"{run}.{number}\" is not open any more, its run went on");
         return Err(Problem::new(Code::WaitAnswered, detail).into());
     }
-    let Some(WaitKind::Ask { to, options, .. }) = wait.map(|wait| &wait.kind) else {
+    let Some(WaitKind::Ask { to, options, approve, .. }) = wait.map(|wait| &wait.kind) else {
         return Err(Problem::new(Code::NotFound, format!("\"{run}.{number}\" is no open question"))
             .hint("`everwhen waits list --kind ask` shows what is open")
             .into());
@@ -148,6 +148,11 @@ fn answer(
     if !options.is_empty() && !options.contains(&value) {
         let detail = format!("{value} is none of the answers that may be given");
         let hint = options.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+        return Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value").into());
+    }
+    if *approve && options.is_empty() && approval(&value).is_none() {
+        let detail = format!("{value} neither approves nor rejects");
+        let hint = "true or false, yes or no, approve or reject; with a form {\"approved\": true, …}";
         return Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value").into());
     }
     route::end_wait(draft, (position, number), How::Answered, None, value)?;

@@ -73,7 +73,7 @@ impl Guard {
         }
         let what = format!("\"{host}\" is at {address}, which is {why}");
         Err(Problem::new(Code::HttpRefused, what)
-            .hint("if it is meant, an operator allows the name or the network"))
+            .hint("if it is meant, an operator names it in `allow` of `[effects]` in everwhen.toml"))
     }
 }
 

@@ -16,7 +16,6 @@ use tokio::sync::watch;
 use super::guard::Guard;
 use super::http::{Answer, Http, Request};
 use super::{Class, Failure};
-use crate::decide::effect::UNKNOWN;
 use crate::declared;
 use crate::pool::Bell;
 use crate::run::Effect;
@@ -99,7 +98,7 @@ impl Workers {
             // It stays open, and is handed out again when the tenant is.
             Err(_) if tenant.is_closing() => return,
             Err(ended) if ended.is_cancelled() => {
-                failed("effect.stopped", "nobody waits for it", "permanent")
+                failed(Code::EffectStopped.as_str(), "nobody waits for it", "permanent")
             }
             Err(_) => failed(Code::Internal.as_str(), "the worker died", "transient"),
         };
@@ -116,13 +115,17 @@ impl Workers {
             Err(failure) => (failure, None),
         };
         let Failure { class, problem, sent } = failure;
+        // A run shows one line; what to do about a refusal is in it.
+        let more = more.or_else(|| {
+            problem.hint_text().filter(|_| problem.code() == Code::HttpRefused).map(str::to_owned)
+        });
         let message = match more {
             Some(more) => format!("{}: {more}", problem.detail()),
             None => problem.detail().to_owned(),
         };
         let answered = problem.code() == Code::HttpStatus;
         match effect.once && sent && !answered {
-            true => failed(UNKNOWN, &message, Class::Permanent.as_str()),
+            true => failed(Code::EffectUnknown.as_str(), &message, Class::Permanent.as_str()),
             false => failed(problem.code().as_str(), &message, class.as_str()),
         }
     }

@@ -1,5 +1,7 @@
 //! Moving a clock that stands still otherwise: from one due instant to the next, each done with before the next comes.
 
+use std::time::Duration;
+
 use model::{Code, Problem, Timestamp};
 
 use super::Engine;
@@ -9,6 +11,10 @@ use crate::tenant::Tenant;
 
 /// Rounds of work at one instant after which it is said to run in circles.
 const ROUNDS_MAX: usize = 10_000;
+/// Instants that one move serves, each a commit of its own.
+const INSTANTS_MAX: usize = 50_000;
+/// Farther ahead nothing is tried.
+const MOVE_MAX: Duration = Duration::from_secs(36_525 * 86_400);
 
 impl Engine {
     /// Moves the engine's time and answers once everything that is due by then is done, but for what is under way outside.
@@ -18,7 +24,12 @@ impl Engine {
         let _alone = lock(&self.0.moving);
         let to = target(clock, by)?;
         self.do_what_is_due(clock)?;
+        let mut instants = 0;
         while let Some(next) = self.next_instant(clock).filter(|next| *next <= to) {
+            if instants == INSTANTS_MAX {
+                return Err(too_far(clock.now(), to));
+            }
+            instants += 1;
             clock.advance(next.since(clock.now()));
             self.do_what_is_due(clock)?;
         }
@@ -58,16 +69,30 @@ impl Engine {
     }
 }
 
+/// It stands where it came to; everything up to there is done.
+fn too_far(now: Timestamp, to: Timestamp) -> Problem {
+    let detail =
+        format!("the clock is at {now}: on the way to {to} more than {INSTANTS_MAX} instants are due");
+    Problem::new(Code::QuotaExceeded, detail)
+        .hint("move it again, and it goes on from there")
+        .with("now", now.to_string())
+}
+
 fn target(clock: &ManualClock, by: Move) -> Result<Timestamp, Problem> {
     let now = clock.now();
-    match by {
-        Move::By(by) => Ok(now.plus(by)),
-        Move::To(to) if to >= now => Ok(to),
-        Move::To(to) => {
-            let detail = format!("the clock is at {now} and never goes back to {to}");
-            Err(Problem::new(Code::RequestInvalid, detail).at("/to").with("now", now.to_string()))
-        }
+    let to = match by {
+        Move::By(by) => now.plus(by),
+        Move::To(to) => to,
+    };
+    let wrong = |detail: String| Problem::new(Code::RequestInvalid, detail).with("now", now.to_string());
+    if to < now {
+        return Err(wrong(format!("the clock is at {now} and never goes back to {to}")).at("/to"));
     }
+    if to.since(now) > MOVE_MAX {
+        let hint = "at most 36525d, a hundred years; a number without a unit counts seconds";
+        return Err(wrong(format!("{to} is too far for one move from {now}")).hint(hint));
+    }
+    Ok(to)
 }
 
 fn not_told() -> Problem {

@@ -1,5 +1,7 @@
 //! Asking what has happened: runs, one run with its steps, decisions and their counts.
 
+use std::collections::HashMap;
+
 use model::Position;
 use rusqlite::types::Value as Sql;
 use rusqlite::{OptionalExtension, params_from_iter};
@@ -90,8 +92,19 @@ impl History {
         let mut read = self.db.prepare_cached("SELECT body FROM step WHERE run = ?1 ORDER BY n")?;
         let steps = read.query_map([position], |row| row.get::<_, String>(0))?;
         let steps = steps.collect::<rusqlite::Result<Vec<String>>>()?;
-        body["steps"] = steps.iter().filter_map(|step| serde_json::from_str::<Value>(step).ok()).collect();
+        body["steps"] = last_words(steps.iter().filter_map(|step| serde_json::from_str(step).ok()));
         Ok(Some(body))
+    }
+
+    pub fn count_runs(&self, automation: &str) -> Result<u64> {
+        let mut read = self.db.prepare_cached("SELECT count(*) FROM run WHERE automation = ?1")?;
+        Ok(read.query_row([automation], |row| row.get(0))?)
+    }
+
+    /// Id and automation of the run that began at a position.
+    pub fn run_at(&self, position: Position) -> Result<Option<(String, String)>> {
+        let mut read = self.db.prepare_cached("SELECT id, automation FROM run WHERE position = ?1")?;
+        Ok(read.query_row([position], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
     /// How often each outcome, by reason.
@@ -111,6 +124,23 @@ impl History {
         }
         Ok(counts.into())
     }
+}
+
+/// Each step once, as it was last told of: a try that failed is told before the next one is.
+fn last_words(told: impl Iterator<Item = Value>) -> Value {
+    let mut steps: Vec<Value> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for step in told {
+        let path = step["path"].as_str().unwrap_or_default().to_owned();
+        match places.get(&path) {
+            Some(place) => steps[*place] = step,
+            None => {
+                places.insert(path, steps.len());
+                steps.push(step);
+            }
+        }
+    }
+    steps.into()
 }
 
 /// Texts of instants are in their order once the last letter is gone: `00:00:00` comes before `00:00:00.5`.

@@ -268,7 +268,7 @@ pub fn cancel_queued(draft: &mut Draft<'_>, of: OccurrenceId, why: &str) -> Resu
 /// The event of something that no record brought: a schedule, a call, a person.
 pub fn synthetic(topic: &str, space: &str, actor: &str, payload: Value, now: Timestamp) -> Value {
     json!({
-        "id": "", "topic": topic, "type": topic, "space": space, "time": now, "recorded_at": now, "actor": actor,
+        "topic": topic, "type": topic, "space": space, "time": now, "recorded_at": now, "actor": actor,
         "depth": 0, "priority": 0, "band": "green", "payload": payload,
     })
 }

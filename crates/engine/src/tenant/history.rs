@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use model::event::Event;
-use model::record::{Record, RunRecord};
+use model::record::{Record, RunRecord, WaitEnded};
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -170,7 +170,8 @@ impl Tenant {
             let end = self.with_reader(|reader| {
                 let end = reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem)?;
                 read::records(&bytes, next, |place, record| {
-                    if let Record::Run(record) = record {
+                    // What was written since comes through the queue, and is told once.
+                    if let (Record::Run(record), true) = (record, place.position <= through) {
                         records.push((place, record));
                     }
                     Ok(())
@@ -249,10 +250,21 @@ impl Tenant {
         })?;
         run["waits"] = json!([]);
         if let Some(live) = live {
-            let live = super::runs::run_json(&live);
-            for name in ["waits", "vars", "wait", "status"] {
-                run[name] = live[name].clone();
+            for step in super::runs::waiting_steps(&live) {
+                let Value::Array(steps) = &mut run["steps"] else { continue };
+                // One that is tried again was told of before.
+                match steps.iter_mut().find(|told| told["path"] == step["path"]) {
+                    Some(told) => told["status"] = "waiting".into(),
+                    None => steps.push(step),
+                }
             }
+            let mut live = super::runs::run_json(&live);
+            for name in ["waits", "vars", "wait", "status"] {
+                run[name] = live[name].take();
+            }
+        }
+        if let Value::Object(run) = &mut run {
+            run.retain(|_, value| !value.is_null());
         }
         Ok(run)
     }
@@ -275,7 +287,20 @@ impl Tenant {
                 .collect::<Result<Vec<_>, _>>()
         })?;
         decisions.extend(others);
-        Ok(json!({"event": value, "automations": decisions, "groups": self.explain_groups(&event)}))
+        let (waits, groups) = (self.explain_waits(event.position)?, self.explain_groups(&event));
+        Ok(json!({"event": value, "automations": decisions, "waits": waits, "groups": groups}))
+    }
+
+    /// The waits that ended in the commit of an event, because of it.
+    fn explain_waits(&self, position: Position) -> Result<Vec<Value>, Problem> {
+        let ended = self.with_reader(|reader| read::waits_ended_by(reader, position))?;
+        let mut shown = Vec::new();
+        for WaitEnded { run, wait, how, .. } in ended {
+            let run = self.with_history(|history| history.run_at(run).map_err(broken))?;
+            let shown_one = |(id, automation): (String, String)| json!({"id": format!("{id}.{wait}"), "run": id, "automation": automation, "how": how});
+            shown.extend(run.map(shown_one));
+        }
+        Ok(shown)
     }
 
     fn explain_groups(&self, event: &Arc<Event>) -> Vec<Value> {
@@ -363,7 +388,11 @@ impl Tenant {
             None => Some(self.lineage_of_run(&run)?),
         };
         let lineage: Option<Value> = lineage.and_then(|text| serde_json::from_str(&text).ok());
-        Ok(json!({"run": run, "decision": decision, "lineage": lineage}))
+        let mut explained = json!({ "run": run });
+        for (name, value) in [("decision", decision), ("lineage", lineage)] {
+            value.into_iter().for_each(|value| explained[name] = value);
+        }
+        Ok(explained)
     }
 }
 
@@ -379,10 +408,14 @@ pub(super) fn why_not(
     value: &Value,
 ) -> Result<Value, Problem> {
     let answer = |outcome: &str, gate: &str, trigger: Option<&str>, values: Value| {
-        json!({
+        let mut answer = json!({
             "automation": automation.name(), "version": automation.version(), "outcome": outcome, "gate": gate,
-            "trigger": trigger, "values": values,
-        })
+            "values": values,
+        });
+        if let Some(trigger) = trigger {
+            answer["trigger"] = trigger.into();
+        }
+        answer
     };
     let topic = &event.envelope.topic;
     let concerned = automation

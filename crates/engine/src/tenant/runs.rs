@@ -14,7 +14,7 @@ pub use again::{Bulk, Rerun, Verb};
 
 use super::publish::unexpected;
 use super::{Tenant, entity::broken};
-use crate::admit::Caller;
+use crate::admit::{Caller, Draft, check_topic_of};
 use crate::automation::Automation;
 use crate::command::{Answer, Command, RunCommand, Toggle};
 use crate::gate::storm;
@@ -47,12 +47,27 @@ impl Tenant {
         input: Value,
         event: Option<Value>,
     ) -> Result<Started, Problem> {
+        event.iter().try_for_each(|event| self.stands_in(event, true))?;
         let (automation, actor) = (automation.to_owned(), caller.actor.clone());
         let start = RunCommand::Start { automation, input, event, actor };
         match self.ask_blocking(Command::Run(start))? {
             Answer::Started { run, outcome, reason } => Ok(Started { run, outcome, reason }),
             _ => Err(unexpected()),
         }
+    }
+
+    /// What a person gives in place of an event has the fields of one, of which it needs none. Only where nothing comes of
+    /// it may it say what the engine alone says.
+    pub(super) fn stands_in(&self, event: &Value, real: bool) -> Result<(), Problem> {
+        let mut whole = event.clone();
+        if event.get("topic").is_none() {
+            whole["topic"] = "manual".into();
+        }
+        let check = || {
+            let draft = Draft::parse_exported(whole.to_string().as_bytes(), &self.limits())?;
+            check_topic_of(&Caller { outside: real, ..Caller::local() }, &draft.topic)
+        };
+        check().map_err(|problem| problem.within("/event"))
     }
 
     /// Ends a run that is in progress; what it did stands.
@@ -125,8 +140,20 @@ impl Tenant {
         let now = self.moment().now;
         self.with_writer(|writer| {
             let all = writer.state.catalog.automations.all();
-            Ok(all.map(|automation| automation_json(&writer.state, automation, now)).collect())
+            Ok(all.map(|automation| automation_json(&writer.state, automation, now)).collect::<Vec<_>>())
         })
+        .and_then(|mut all| {
+            all.iter_mut().try_for_each(|automation| self.add_total(automation))?;
+            Ok(all)
+        })
+    }
+
+    /// How many runs it ever had, as far as the history goes back.
+    fn add_total(&self, automation: &mut Value) -> Result<(), Problem> {
+        let name = automation["name"].as_str().unwrap_or_default();
+        let total = self.with_history(|history| history.count_runs(name).map_err(broken))?;
+        automation["runs_total"] = total.into();
+        Ok(())
     }
 
     pub fn automation(&self, name: &str) -> Result<Value, Problem> {
@@ -135,6 +162,10 @@ impl Tenant {
             let automation = writer.state.catalog.automations.named(name)?;
             let mut value = automation_json(&writer.state, automation, now);
             value["definition"] = serde_json::to_value(&automation.definition).unwrap_or_default();
+            Ok(value)
+        })
+        .and_then(|mut value| {
+            self.add_total(&mut value)?;
             Ok(value)
         })
     }
@@ -280,9 +311,12 @@ pub(crate) fn run_json(run: &Run) -> Value {
     let mut value = json!({
         "id": run.id, "automation": run.automation, "version": run.hash.get(..12), "status": run.status.as_str(),
         "trigger": run.trigger, "occurrence": run.occurrence, "started_at": run.started_at,
-        "attempt": run.attempt + run.walk.tries, "depth": run.depth, "vars": run.walk.vars, "wait": run.walk.wait,
+        "attempt": run.attempt + run.walk.tries, "depth": run.depth, "vars": run.walk.vars,
         "waits": open_waits(run).map(|wait| wait_json(run, wait)).collect::<Vec<_>>(),
     });
+    if !run.walk.wait.is_null() {
+        value["wait"] = run.walk.wait.clone();
+    }
     if let Some(of) = &run.rerun_of {
         value["rerun_of"] = of.as_str().into();
     }
@@ -304,6 +338,23 @@ pub(super) fn queued_json(of: OccurrenceId, pending: &Pending) -> Option<Value> 
         "trigger": pending.trigger, "occurrence": {"kind": kind, "position": position, "at": at}, "attempt": 1,
         "depth": pending.start["depth"].as_u64().unwrap_or(0), "queued_at": pending.since, "position": of.0,
     }))
+}
+
+/// The steps that a live run stands at, as its ended ones are told. What fails is told when it does, and so is not new here.
+pub(super) fn waiting_steps(run: &Run) -> impl Iterator<Item = Value> {
+    open_waits(run).filter_map(|wait| {
+        let kind = match &wait.kind {
+            WaitKind::Delay => "delay",
+            WaitKind::Until { .. } => "wait_until",
+            WaitKind::For { .. } => "wait_for",
+            WaitKind::Ask { approve: true, .. } => "approve",
+            WaitKind::Ask { .. } => "ask",
+            WaitKind::Effect(request) => request.kind.as_str(),
+            WaitKind::Call { .. } => "automation",
+            WaitKind::Retry | WaitKind::Yield | WaitKind::Limit => return None,
+        };
+        Some(json!({"path": wait.path, "kind": kind, "status": "waiting", "since": wait.since}))
+    })
 }
 
 fn wait_json(run: &Run, wait: &Wait) -> Value {

@@ -24,6 +24,7 @@ impl Tenant {
         input: Value,
         event: Option<Value>,
     ) -> Result<Result<Value, Started>, Problem> {
+        event.iter().try_for_each(|event| self.stands_in(event, false))?;
         let mut sandbox = Sandbox::of(self)?;
         let (automation, actor) = (automation.to_owned(), caller.actor.clone());
         let start = RunCommand::Start { automation, input, event, actor };

@@ -1,11 +1,12 @@
 //! `ask` and `approve`: a person answers, or the time is over.
 
+use model::Code;
 use model::definition::{Ask, Step};
 use model::record::How;
 use serde_json::{Map, Value, json};
 
 use super::{Flow, Result, Walk, failure};
-use crate::run::{Block, Inside, WaitKind};
+use crate::run::{Block, Inside, WaitKind, approval};
 
 impl Walk<'_, '_> {
     pub(super) fn ask(&mut self, ask: &Ask, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
@@ -35,16 +36,21 @@ impl Walk<'_, '_> {
             (true, Some(default)) => self.env.input(self.draft.state, default)?,
             (true, None) => {
                 self.say(ask, "hitl.expired", &Value::Null)?;
-                return Err(failure("wait.timeout", "nobody answered in time"));
+                return Err(failure(Code::WaitTimeout, "nobody answered in time"));
             }
         };
-        let topic = match (expired, is_yes(&answer)) {
+        let verdict = if ask.approve { approval(&answer) } else { None };
+        let topic = match (expired, verdict) {
             (true, _) => "hitl.expired",
-            (false, true) => "hitl.approved",
-            (false, false) => "hitl.rejected",
+            (false, Some(true)) => "hitl.approved",
+            (false, _) => "hitl.rejected",
         };
         self.say(ask, topic, &answer)?;
-        Ok(Flow::Done(answer))
+        // Whatever word it was given in, an approval is yes or no; one with a form keeps what was filled in.
+        match verdict.filter(|_| !answer.is_object()) {
+            Some(verdict) => Ok(Flow::Done(verdict.into())),
+            None => Ok(Flow::Done(answer)),
+        }
     }
 
     /// Approvals are events, too.
@@ -54,14 +60,5 @@ impl Walk<'_, '_> {
         }
         let payload = json!({"run": self.run.id, "automation": self.run.automation, "answer": answer});
         self.emit(topic.to_owned(), payload, Map::new()).map(drop)
-    }
-}
-
-fn is_yes(answer: &Value) -> bool {
-    match answer {
-        Value::Bool(yes) => *yes,
-        Value::String(text) => matches!(text.as_str(), "yes" | "approve" | "approved" | "true"),
-        Value::Object(map) => map.get("approved").is_some_and(is_yes),
-        _ => false,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::Code;
 use model::definition::{Call, Scope};
 use model::record::{How, Outcome, Reason, Verdict};
 use serde_json::{Map, Value, json};
@@ -29,7 +30,7 @@ impl Walk<'_, '_> {
             Value::Object(args) => Ok(args),
             Value::Null => Ok(Map::new()),
             other => {
-                Err(failure("expr.type", format!("\"{}\" takes named arguments, not {other}", call.name)))
+                Err(failure(Code::ExprType, format!("\"{}\" takes named arguments, not {other}", call.name)))
             }
         }
     }
@@ -54,11 +55,14 @@ impl Walk<'_, '_> {
 
     fn logic_with(&mut self, name: &str, args: Map<String, Value>) -> Result<Flow> {
         if self.logic >= LOGIC_DEPTH_MAX {
-            return Err(failure("expr.limit", format!("logic calls logic more than {LOGIC_DEPTH_MAX} deep")));
+            return Err(failure(
+                Code::ExprLimit,
+                format!("logic calls logic more than {LOGIC_DEPTH_MAX} deep"),
+            ));
         }
         let catalog = self.draft.state.catalog.clone();
         let (logic, program) = catalog.logic(name)?;
-        let args = declared::check_args(&logic.name, &logic.args, args)?;
+        let args = declared::call_args(&logic.name, &logic.args, args)?;
         let mut fixed = Map::new();
         fixed.insert("args".to_owned(), Value::Object(args));
         for name in ["actor", "partition"] {
@@ -82,7 +86,7 @@ impl Walk<'_, '_> {
         self.env = outer;
         match flow? {
             Flow::Done(output) | Flow::Leave(output) => Ok(Flow::Done(output)),
-            Flow::Blocked => Err(failure("definition.invalid", format!("logic \"{name}\" waits"))),
+            Flow::Blocked => Err(failure(Code::DefinitionInvalid, format!("logic \"{name}\" waits"))),
         }
     }
 
@@ -114,7 +118,7 @@ impl Walk<'_, '_> {
         };
         if !concept.secrets.is_empty() {
             let key = self.draft.state.key.get();
-            let key = key.ok_or_else(|| failure("internal", "there is no key to seal a secret with"))?;
+            let key = key.ok_or_else(|| failure(Code::Internal, "there is no key to seal a secret with"))?;
             seal::seal(key, concept, &mut write)?;
         }
         write.actor = self.actor();
@@ -131,7 +135,7 @@ impl Walk<'_, '_> {
         });
         let (entries, mut written) = decided.map_err(refused)?;
         self.draft.add_all(entries)?;
-        let written = written.pop().ok_or_else(|| failure("internal", "a write had no answer"))?;
+        let written = written.pop().ok_or_else(|| failure(Code::Internal, "a write had no answer"))?;
         Ok(Flow::Done(declared::node(&written.row)))
     }
 
@@ -165,14 +169,14 @@ impl Walk<'_, '_> {
             return match ended.how {
                 How::Done => Ok(Flow::Done(ended.value)),
                 _ => Err(failure(
-                    "run.failed",
+                    Code::RunFailed,
                     format!("\"{}\" did not end well: {}", call.name, why(&ended.value)),
                 )),
             };
         }
         if self.atomic > 0 || self.logic > 0 {
             let what = "another automation cannot be started inside `atomic` or logic";
-            return Err(failure("definition.invalid", what));
+            return Err(failure(Code::DefinitionInvalid, what));
         }
         let input = self.optional(call.args.as_ref())?;
         let number = self.run.walk.waited + 1;
@@ -190,7 +194,7 @@ impl Walk<'_, '_> {
         let (verdict, run) = invoke(self.draft, by)?;
         let Some(run) = run else {
             let why = verdict.reason.unwrap_or_default();
-            return Err(failure("run.refused", format!("\"{}\" was not started: {why}", call.name)));
+            return Err(failure(Code::RunRefused, format!("\"{}\" was not started: {why}", call.name)));
         };
         if !wait {
             let id = self.draft.state.run(run)?.map(|run| run.id);
@@ -235,7 +239,7 @@ pub(crate) fn call_logic(
     let mut walk = Walk { outside: Some(actor), ..Walk::new(draft, run, env) };
     match walk.logic_with(name, args)? {
         Flow::Done(output) | Flow::Leave(output) => Ok(output),
-        Flow::Blocked => Err(failure("definition.invalid", format!("logic \"{name}\" waits"))),
+        Flow::Blocked => Err(failure(Code::DefinitionInvalid, format!("logic \"{name}\" waits"))),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A query that is declared `detached`: asked for here, answered off the loop over all that is recorded by then (rules R5).
 
+use model::Code;
 use model::definition::{Call, Query};
 use model::record::How;
 use serde_json::{Map, json};
@@ -30,9 +31,9 @@ impl Walk<'_, '_> {
         }
         if self.atomic > 0 || self.logic > 0 {
             let what = format!("query \"{}\" is detached: nothing inside `atomic` or logic waits", call.name);
-            return Err(failure("definition.invalid", what));
+            return Err(failure(Code::DefinitionInvalid, what));
         }
-        let args = declared::check_args(&query.name, &query.args, self.args(call)?)?;
+        let args = declared::call_args(&query.name, &query.args, self.args(call)?)?;
         let space = (self.env.space != occurrence::SYSTEM).then_some(self.env.space.as_str());
         let request = Request {
             kind: declared::DETACHED.to_owned(),

@@ -2,12 +2,12 @@
 //!
 //! With `once: true` an attempt whose end nobody knows is not made again: a person says what happened.
 
+use model::Code;
 use model::definition::{Http, OnError, Outside, Step};
 use model::record::How;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, Stopped, Walk, failure};
-use crate::decide::effect::UNKNOWN;
 use crate::run::{Block, Ended, Inside, Request, WaitKind};
 
 /// What a person may answer when it is not known whether an effect happened.
@@ -23,7 +23,9 @@ impl Walk<'_, '_> {
         self.forget(number);
         match (ended.how, ended.value.as_str()) {
             (How::Answered, Some("again")) => self.ask_for(http, step, at, path),
-            (How::Answered, Some("failed")) => Err(failure(UNKNOWN, "a person said that it failed")),
+            (How::Answered, Some("failed")) => {
+                Err(failure(Code::EffectUnknown, "a person said that it failed"))
+            }
             (How::Answered, _) => Ok(Flow::Done(Value::Null)),
             (How::Done, _) => Ok(Flow::Done(ended.value)),
             _ => self.not_done(http, step, ended, at, path),
@@ -63,7 +65,7 @@ impl Walk<'_, '_> {
         path: &str,
     ) -> Result<Flow> {
         let failure = failure_of(&ended.value);
-        if failure.code != UNKNOWN || step.on_error == OnError::Continue {
+        if failure.code != Code::EffectUnknown.as_str() || step.on_error == OnError::Continue {
             return Err(Stopped::Failure(failure));
         }
         let url = self.env.input(self.draft.state, &http.url)?;
@@ -82,7 +84,7 @@ impl Walk<'_, '_> {
 
     pub(super) fn outside(&mut self, outside: &Outside) -> Result<Flow> {
         let message = format!("no runner configured for \"{}\"", outside.runner);
-        Err(failure("effect.no_runner", message))
+        Err(failure(Code::EffectNoRunner, message))
     }
 }
 

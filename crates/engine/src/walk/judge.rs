@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use model::Position;
 use model::definition::TriggerKind;
 use model::record::{AutomationSet, RunMoved, RunRecord, Status};
+use model::{Code, Position};
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -88,7 +88,7 @@ pub(super) fn begins_again(
 pub(crate) fn time_out(draft: &mut Draft<'_>, position: Position) -> Result<()> {
     let Some(run) = draft.state.run(position)? else { return Ok(()) };
     let failure = Failure {
-        code: "run.timeout".to_owned(),
+        code: Code::RunTimeout.as_str().to_owned(),
         message: "the run took longer than its automation allows".to_owned(),
         class: "transient",
     };
@@ -107,9 +107,9 @@ fn is_over(draft: &Draft<'_>, run: &Run, automation: &Automation) -> bool {
     only && is_one_shot(run, automation) && crate::schedule::preview(automation, draft.now, 1).is_empty()
 }
 
-/// It says something that cannot be, whatever comes.
+/// It says something that cannot be, whatever comes. Arguments are computed from what came.
 fn is_of_definition(code: &str) -> bool {
-    code.starts_with("definition.")
+    code.starts_with("definition.") && code != Code::DefinitionArguments.as_str()
         || matches!(code, "expr.syntax" | "expr.unknown_name")
         || matches!(code, "query.not_found" | "mutation.not_found" | "logic.not_found" | "concept.not_found")
 }

@@ -1,5 +1,6 @@
 //! `for` and `repeat`. The items are written down when the loop begins; a long loop lets others go on between rounds.
 
+use model::Code;
 use model::definition::{For, Repeat};
 use serde_json::{Value, json};
 
@@ -8,8 +9,8 @@ use crate::condition;
 use crate::env::Frame;
 use crate::run::{Block, Inside, Loop, Round};
 
-/// Rounds of a `repeat` that names no other limit.
-const ROUNDS_MAX: u32 = 1_000;
+/// Rounds of a `repeat` that names no other limit; one that wants more has likely lost its end.
+const ROUNDS_MAX: usize = 1_000;
 
 impl Walk<'_, '_> {
     pub(super) fn each(&mut self, each: &For, at: &mut Block, path: &str) -> Result<Flow> {
@@ -67,7 +68,9 @@ impl Walk<'_, '_> {
                 map.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
             }
             Value::Null => Vec::new(),
-            other => return Err(failure("expr.type", format!("`for` goes over a list, not over {other}"))),
+            other => {
+                return Err(failure(Code::ExprType, format!("`for` goes over a list, not over {other}")));
+            }
         };
         if let Some(filter) = &each.filter {
             let mut kept = Vec::new();
@@ -133,10 +136,16 @@ impl Walk<'_, '_> {
     fn rounds(&self, repeat: &Repeat) -> Result<Option<usize>> {
         let Some(count) = &repeat.count else { return Ok(None) };
         let count = self.env.eval(self.draft.state, count)?;
-        let rounds = count.as_u64().or_else(|| count.as_f64().map(|n| n.max(0.0) as u64));
+        let rounds = count
+            .as_u64()
+            .or_else(|| count.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0).map(|n| n as u64));
         match rounds {
             Some(rounds) => Ok(Some(rounds as usize)),
-            None => Err(failure("expr.type", format!("`repeat` counts with a number, not with {count}"))),
+            None if count.is_number() => Err(failure(
+                Code::ExprType,
+                format!("`repeat` counts with a whole number from 0, not with {count}"),
+            )),
+            None => Err(failure(Code::ExprType, format!("`repeat` counts with a number, not with {count}"))),
         }
     }
 
@@ -145,13 +154,18 @@ impl Walk<'_, '_> {
         if let Some(rounds) = state.rounds {
             return Ok(state.next < rounds);
         }
-        if state.next >= repeat.max.unwrap_or(ROUNDS_MAX) as usize {
+        if repeat.max.is_some_and(|max| state.next >= max as usize) {
             return Ok(false);
         }
-        match &repeat.before {
-            Some(before) => Ok(condition::test(&self.env, self.draft.state, before).unwrap_or(false)),
-            None => Ok(true),
+        let wanted = match &repeat.before {
+            Some(before) => condition::test(&self.env, self.draft.state, before).unwrap_or(false),
+            None => true,
+        };
+        if wanted && repeat.max.is_none() && state.next >= ROUNDS_MAX {
+            let message = format!("after {ROUNDS_MAX} rounds it still goes on; \"max\" sets another limit");
+            return Err(failure(Code::RepeatLimit, message));
         }
+        Ok(wanted)
     }
 
     /// Long enough for this time; only where steps may wait.

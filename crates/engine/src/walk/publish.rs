@@ -20,7 +20,7 @@ impl Walk<'_, '_> {
     pub(super) fn publish(&mut self, publish: &Publish) -> Result<Flow> {
         let topic = self.env.input(self.draft.state, &publish.topic)?;
         let Value::String(topic) = topic else {
-            return Err(failure("event.topic_invalid", format!("the topic is {topic}, not a text")));
+            return Err(failure(Code::EventTopicInvalid, format!("the topic is {topic}, not a text")));
         };
         let payload = match &publish.payload {
             Some(payload) => self.env.input(self.draft.state, payload)?,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::Code;
 use model::definition::{Action, OnError, Retry, Step};
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ impl Walk<'_, '_> {
         self.steps += 1;
         if self.too_big() {
             return Err(failure(
-                "walk.too_big",
+                Code::WalkTooBig,
                 "the run wrote more than one commit can hold; wait in between",
             ));
         }
@@ -146,7 +147,7 @@ impl Walk<'_, '_> {
             Action::Fail { message } => {
                 let message = self.optional(message.as_ref())?;
                 let message = message.as_str().map_or_else(|| message.to_string(), str::to_owned);
-                Err(failure("run.failed", message))
+                Err(failure(Code::RunFailed, message))
             }
         }
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lang::expr::{EntityRef, Refs};
-use model::Position;
 use model::definition::{Action, Filter, Length, OnTimeout, Step, TriggerKind, WaitFor, WaitUntil};
 use model::event::Event;
 use model::record::How;
+use model::{Code, Position};
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, StateResult, Walk, failure};
@@ -83,13 +83,13 @@ impl Walk<'_, '_> {
         self.run.walk.waits.retain(|wait| wait.path != path);
         (at.inside, at.limit) = (None, None);
         let message = "the step took longer than its timeout".to_owned();
-        Failure { code: "step.timeout".to_owned(), message, class: "transient" }
+        Failure { code: Code::StepTimeout.as_str().to_owned(), message, class: "transient" }
     }
 
     fn logic_waits(&self) -> Result<()> {
         match self.logic {
             0 => Ok(()),
-            _ => Err(failure("definition.invalid", "logic cannot wait")),
+            _ => Err(failure(Code::DefinitionInvalid, "logic cannot wait")),
         }
     }
 
@@ -213,7 +213,7 @@ impl Walk<'_, '_> {
         self.env.wait = json!({"completed": false, "remaining": remaining});
         match on_timeout {
             OnTimeout::Continue => Ok(Flow::Done(self.env.wait.clone())),
-            OnTimeout::Fail => Err(failure("wait.timeout", "what it waited for did not come in time")),
+            OnTimeout::Fail => Err(failure(Code::WaitTimeout, "what it waited for did not come in time")),
         }
     }
 }

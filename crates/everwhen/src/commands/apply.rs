@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use engine::clock::{Clock, SystemClock};
 use lang::declare::{Severity, check_workspace};
+use model::definition::Definition;
 use model::{Code, Problem};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::sources;
 use crate::output::Stop;
@@ -64,19 +66,34 @@ pub async fn plan(args: PlanArgs, session: &Session) -> Result<(), Stop> {
 /// Checks the files here, where carets can be drawn, and sends them where they shall be in force.
 async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> {
     let sources = sources::read(&of.paths)?;
-    let checked = check_workspace(&sources.files);
-    let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
-    for finding in errors.clone() {
+    let checked = check_workspace(&sources.files).at(SystemClock.now());
+    for finding in &checked.findings {
         session.out.note(&finding.render(&sources.files[&finding.file]));
     }
+    let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     if checked.has_errors() {
         let detail = format!("{} errors in the declarations, nothing was applied", errors.count());
         return Err(Problem::new(Code::DefinitionInvalid, detail)
             .hint("everwhen check shows them all")
             .into());
     }
-    let reach = Reach::or_create(session).await?;
-    Ok(reach.apply(&of.workspace, &sources.files, dry_run).await?)
+    if !dry_run {
+        return Ok(Reach::or_create(session).await?.apply(&of.workspace, &sources.files, false).await?);
+    }
+    match Reach::existing(session).await {
+        // Nothing is there yet, and a plan makes nothing.
+        Err(problem) if matches!(problem.code(), Code::StoreNotFound | Code::NotFound) => {
+            Ok(all_new(&checked.definitions))
+        }
+        reach => Ok(reach?.apply(&of.workspace, &sources.files, true).await?),
+    }
+}
+
+/// The plan of a workspace where nothing is in force.
+fn all_new(definitions: &[Definition]) -> Value {
+    let added: Vec<String> =
+        definitions.iter().map(|made| format!("{} {}", made.kind(), made.key())).collect();
+    json!({"added": added, "changed": [], "removed": [], "runs_on_old_versions": {}, "position": 0})
 }
 
 fn shown(answer: &Value, session: &Session) -> Result<(), Stop> {

@@ -5,7 +5,7 @@ use engine::command::Toggle;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use super::runs::{due, text};
+use super::runs::{asked, due, text};
 use super::{entity, stdin};
 use crate::output::Stop;
 use crate::reach::Reach;
@@ -122,7 +122,7 @@ enum WaitsWhat {
     #[command(after_long_help = "Examples:\n  everwhen waits list --kind ask --json")]
     List {
         /// delay, until, for, ask, effect or call
-        #[arg(long, value_name = "KIND")]
+        #[arg(long, value_name = "KIND", value_parser = ["delay", "until", "for", "ask", "effect", "call"])]
         kind: Option<String>,
     },
     /// Answer a question; the first answer counts
@@ -147,9 +147,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         What::List => return list(&reach, session).await,
         What::Get { name } => {
             let automation = reach.automation(&name).await?;
-            return session
-                .out
-                .result(&automation, || serde_json::to_string_pretty(&automation).unwrap_or_default());
+            return session.out.result(&automation, || words(&automation).join("\n"));
         }
         What::Next { name, count } => {
             let next = reach.next_instants(&name, count).await?;
@@ -195,11 +193,15 @@ fn document(given: &str) -> Result<Value, Stop> {
 }
 
 async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {
-    for automation in reach.automations().await? {
+    let all = reach.automations().await?;
+    for automation in &all {
         match session.out.json {
             true => session.out.line(&automation.to_string())?,
-            false => session.out.line(&one_line(&automation))?,
+            false => session.out.line(&one_line(automation))?,
         }
+    }
+    if all.is_empty() {
+        session.out.note("none");
     }
     session.out.flush()
 }
@@ -211,7 +213,38 @@ fn one_line(automation: &Value) -> String {
         (true, false) => "on",
     };
     let next = automation["next"][0].as_str().map(|next| format!("  next {next}")).unwrap_or_default();
-    format!("{:<6}  {:<32}  {} runs{next}", state, text(&automation["name"]), automation["runs"])
+    let (name, live, all) = (text(&automation["name"]), &automation["runs"], &automation["runs_total"]);
+    format!("{state:<6}  {name:<32}  {all} runs, {live} in progress{next}")
+}
+
+/// One automation as it stands and as it is declared, a line for each part.
+fn words(automation: &Value) -> Vec<String> {
+    let definition = &automation["definition"];
+    let mut lines = vec![one_line(automation)];
+    let said = [
+        ("description", "description"),
+        ("off because", "reason"),
+        ("managed by", "managed_by"),
+        ("version", "version"),
+    ];
+    for (label, key) in said {
+        lines.extend(automation[key].as_str().map(|text| format!("  {label}: {text}")));
+    }
+    for trigger in definition["triggers"].as_array().into_iter().flatten() {
+        let Value::Object(mut trigger) = trigger.clone() else { continue };
+        let id = trigger.remove("id").map(|id| text(&id)).unwrap_or_default();
+        lines.push(format!("  trigger {id}: {}", Value::Object(trigger)));
+    }
+    for condition in definition["conditions"].as_array().into_iter().flatten() {
+        lines.push(format!("  condition: {}", text(condition)));
+    }
+    if !definition["mode"].is_null() {
+        lines.push(format!("  mode: {}", definition["mode"]));
+    }
+    for step in definition["steps"].as_array().into_iter().flatten() {
+        lines.push(format!("  step: {step}"));
+    }
+    lines
 }
 
 pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
@@ -219,17 +252,16 @@ pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
     match args.what {
         WaitsWhat::List { kind } => {
             let wanted = |wait: &Value| kind.as_ref().is_none_or(|kind| wait["kind"] == kind.as_str());
-            for wait in reach.waits().await?.iter().filter(|wait| wanted(wait)) {
+            let mut waits = reach.waits().await?;
+            waits.retain(wanted);
+            for wait in &waits {
                 match session.out.json {
                     true => session.out.line(&wait.to_string())?,
-                    false => session.out.line(&format!(
-                        "{}  {:<6}  {:<24}  {}",
-                        text(&wait["id"]),
-                        text(&wait["kind"]),
-                        text(&wait["automation"]),
-                        due(wait)
-                    ))?,
+                    false => session.out.line(&waiting(wait))?,
                 }
+            }
+            if waits.is_empty() {
+                session.out.note("none");
             }
             session.out.flush()
         }
@@ -243,4 +275,9 @@ pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
             session.out.result(&json!({"redriven": true}), || "it will be tried again".to_owned())
         }
     }
+}
+
+fn waiting(wait: &Value) -> String {
+    let (id, kind, automation) = (text(&wait["id"]), text(&wait["kind"]), text(&wait["automation"]));
+    format!("{id}  {kind:<6}  {automation:<24}  {}{}", due(wait), asked(wait))
 }

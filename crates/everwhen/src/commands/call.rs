@@ -24,7 +24,7 @@ pub struct Args {
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = Reach::existing(session).await?;
-    let named = super::query::arguments(&args.args)?;
-    let output = reach.call(&args.name, named, args.space.as_deref()).await?;
+    let call = |given| reach.call(&args.name, given, args.space.as_deref());
+    let output = super::query::as_declared(&args.args, call).await?;
     session.out.result(&output, || output.as_str().map_or_else(|| output.to_string(), str::to_owned))
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use engine::clock::{Clock, SystemClock};
 use lang::declare::{Finding, Severity, check_workspace};
 
 use super::sources;
@@ -25,7 +26,7 @@ pub struct Args {
 
 pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
     let sources = sources::read(&args.paths)?;
-    let checked = check_workspace(&sources.files);
+    let checked = check_workspace(&sources.files).at(SystemClock.now());
     for finding in &checked.findings {
         let text = &sources.files[&finding.file];
         let shown = Finding { file: sources.paths[&finding.file].display().to_string(), ..finding.clone() };

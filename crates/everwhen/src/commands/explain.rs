@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::runs::{instant, text};
+use super::runs::{instant, text, words};
 use crate::output::Stop;
 use crate::reach::Reach;
 use crate::session::Session;
@@ -56,52 +56,100 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     session.out.result(&explained, || match what {
         "event" => event(&explained),
         "automation" => automation(&explained),
-        _ => serde_json::to_string_pretty(&explained).unwrap_or_default(),
+        _ => of_run(&explained),
     })
 }
 
 fn decision(decision: &Value) -> String {
     let reason = decision["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let run = decision["run"].as_str().map(|run| format!("  {run}")).unwrap_or_default();
+    let at = decision["at"].as_str().map(|at| format!("  {at}")).unwrap_or_default();
     let values = match &decision["values"] {
         Value::Null => String::new(),
         values => format!("  {values}"),
     };
     format!(
-        "{:<24}  {}{reason} at {}{run}{values}",
+        "{:<24}  {}{reason} at {}{at}{run}{values}",
         text(&decision["automation"]),
         text(&decision["outcome"]),
         text(&decision["gate"])
     )
 }
 
+fn list<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    of[name].as_array().into_iter().flatten()
+}
+
 fn event(explained: &Value) -> String {
     let event = &explained["event"];
-    let mut lines = vec![format!("{} at {}", text(&event["topic"]), event["position"])];
-    lines.extend(
-        explained["automations"].as_array().into_iter().flatten().map(|d| format!("  {}", decision(d))),
-    );
-    for group in explained["groups"].as_array().into_iter().flatten() {
+    let mut lines = vec![told(event)];
+    lines.extend(list(explained, "automations").map(|one| format!("  {}", decision(one))));
+    for wait in list(explained, "waits") {
+        let (id, automation, how) = (text(&wait["id"]), text(&wait["automation"]), text(&wait["how"]));
+        lines.push(format!("  {automation:<24}  ended the wait {id}: {how}"));
+    }
+    for group in list(explained, "groups") {
         lines.push(format!("  group {:<18}  {}", text(&group["group"]), text(&group["state"])));
     }
     lines.join("\n")
+}
+
+/// An event in one line.
+fn told(event: &Value) -> String {
+    format!("{} at {}, {}", text(&event["topic"]), event["position"], text(&event["recorded_at"]))
 }
 
 fn automation(explained: &Value) -> String {
     let on = if explained["enabled"] == true { "on" } else { "off" };
     let mut lines = vec![format!("{} is {on}", text(&explained["automation"]))];
     for (outcome, reasons) in explained["counts"].as_object().into_iter().flatten() {
-        lines.push(format!("  {outcome}: {reasons}"));
+        let reasons = reasons.as_object().into_iter().flatten();
+        let reasons: Vec<String> = reasons
+            .map(
+                |(reason, count)| if reason == "-" { count.to_string() } else { format!("{count} {reason}") },
+            )
+            .collect();
+        lines.push(format!("  {outcome}: {}", reasons.join(", ")));
     }
-    lines.extend(explained["recent"].as_array().into_iter().flatten().map(|d| format!("  {}", decision(d))));
-    for near in explained["nearest"].as_array().into_iter().flatten() {
-        lines.push(format!(
-            "  nearly: {} at {}: {} {}",
-            text(&near["topic"]),
-            near["position"],
-            text(&near["gate"]),
-            near["values"]
-        ));
+    lines.extend(list(explained, "recent").map(|one| format!("  {}", decision(one))));
+    for near in list(explained, "nearest") {
+        let (topic, gate) = (text(&near["topic"]), text(&near["gate"]));
+        lines.push(format!("  nearly: {topic} at {}: {gate} {}", near["position"], near["values"]));
     }
+    lines.extend(list(explained, "next").map(|next| format!("  next {}", text(next))));
     lines.join("\n")
+}
+
+/// Why it began, what it did, and what came of it.
+fn of_run(explained: &Value) -> String {
+    let (run, lineage) = (&explained["run"], &explained["lineage"]);
+    let mut lines = words(run);
+    let occurrence = &run["occurrence"];
+    let began = match occurrence["kind"].as_str() {
+        Some("event") if lineage["event"]["topic"].is_string() => told(&lineage["event"]),
+        _ => format!("{} at {}", text(&occurrence["kind"]), text(&occurrence["at"])),
+    };
+    lines.push(format!("  because of {began}"));
+    if !explained["decision"].is_null() {
+        lines.push(format!("  decided: {}", decision(&explained["decision"])));
+    }
+    lines.extend(list(lineage, "causes").map(|cause| format!("  caused by {}", told(cause))));
+    effects(lineage, 1, &mut lines);
+    lines.join("\n")
+}
+
+/// What something led to, each below what it came from.
+fn effects(of: &Value, depth: usize, lines: &mut Vec<String>) {
+    for effect in list(of, "effects") {
+        let indent = "  ".repeat(depth);
+        let what = match effect.get("event") {
+            Some(event) => told(event),
+            None => {
+                let run = &effect["run"];
+                format!("{}  {}  {}", text(&run["id"]), text(&run["status"]), text(&run["automation"]))
+            }
+        };
+        lines.push(format!("{indent}led to {what}"));
+        effects(effect, depth + 1, lines);
+    }
 }

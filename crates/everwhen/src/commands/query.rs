@@ -55,14 +55,13 @@ pub struct MutateArgs {
 pub async fn run(args: QueryArgs, session: &Session) -> Result<(), Stop> {
     let reach = Reach::existing(session).await?;
     reach.wait_for(args.min_position).await?;
-    let asking = Asking {
-        args: arguments(&args.args)?,
-        space: args.space,
-        explain: args.explain,
-        as_of: args.as_of.as_deref().map(AsOf::parse).transpose()?,
-        ..Asking::default()
+    let as_of = args.as_of.as_deref().map(AsOf::parse).transpose()?;
+    let query = |given| {
+        let (space, as_of) = (args.space.clone(), as_of);
+        let asking = Asking { args: given, space, explain: args.explain, as_of, ..Asking::default() };
+        reach.run_query(&args.name, asking, args.as_of.as_deref())
     };
-    let answer = reach.run_query(&args.name, asking, args.as_of.as_deref()).await?;
+    let answer = as_declared(&args.args, query).await?;
     if session.out.json {
         session.out.line(&answer.to_string())?;
         return session.out.flush();
@@ -81,8 +80,34 @@ pub async fn run(args: QueryArgs, session: &Session) -> Result<(), Stop> {
 
 pub async fn mutate(args: MutateArgs, session: &Session) -> Result<(), Stop> {
     let reach = Reach::existing(session).await?;
-    let written = reach.mutate(&args.name, arguments(&args.args)?, args.space.as_deref()).await?;
+    let mutate = |given| reach.mutate(&args.name, given, args.space.as_deref());
+    let written = as_declared(&args.args, mutate).await?;
     entity::shown(session, &written)
+}
+
+/// Asks with the arguments as they read best. Where a text is declared and digits were typed, the refusal points at it, and
+/// it is asked again with the text: a refused call has changed nothing.
+pub async fn as_declared<T, F>(words: &[String], ask: impl Fn(Map<String, Value>) -> F) -> Result<T, Problem>
+where
+    F: Future<Output = Result<T, Problem>>,
+{
+    let mut args = arguments(words)?;
+    loop {
+        let refused = match ask(args.clone()).await {
+            Ok(answer) => return Ok(answer),
+            Err(problem) => problem,
+        };
+        let typed = refused.pointer().and_then(|pointer| pointer.strip_prefix("/args/")).and_then(|name| {
+            let word = words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
+            Some((name.to_owned(), Value::from(word)))
+        });
+        match typed {
+            Some((name, text)) if args.get(&name).is_some_and(|given| !given.is_string()) => {
+                args.insert(name, text);
+            }
+            _ => return Err(refused),
+        }
+    }
 }
 
 /// `name=value` where the value is JSON if it reads as JSON and text otherwise; or one object with all of them.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use engine::history::read::Wanted;
 use engine::tenant::runs::{Bulk, Rerun, Verb};
-use model::{Problem, Timestamp, time};
+use model::{Code, Problem, Timestamp, time};
 use serde_json::Value;
 
 use super::entity;
@@ -16,6 +16,8 @@ use crate::session::Session;
 
 /// How soon a run that is waited for is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+const STATUSES: [&str; 6] = ["queued", "running", "waiting", "completed", "failed", "cancelled"];
 
 /// Runs of automations: list, look at, start, cancel, try again
 #[derive(clap::Args)]
@@ -41,7 +43,7 @@ Examples:
         #[arg(long, value_name = "NAME")]
         automation: Option<String>,
         /// queued, running, waiting, completed, failed or cancelled
-        #[arg(long, value_name = "STATUS")]
+        #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
         status: Option<String>,
         /// Started at this instant or later
         #[arg(long, value_name = "T")]
@@ -54,6 +56,7 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   everwhen runs get run_01J8Z3V4K5M6N7P8Q9R0S1T2V3 --json | jq .steps")]
+    #[command(visible_alias = "show")]
     Get {
         /// The run's id
         id: String,
@@ -131,7 +134,7 @@ Examples:
         #[arg(long, value_name = "NAME")]
         automation: Option<String>,
         /// Of this status [default: in progress for cancel, else failed]
-        #[arg(long, value_name = "STATUS")]
+        #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
         status: Option<String>,
         /// Started at this instant or later
         #[arg(long, value_name = "T")]
@@ -168,7 +171,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = Reach::existing(session).await?;
     match args.what {
         What::List { automation, status, since, limit } => {
-            let since = since.as_deref().map(Timestamp::parse).transpose()?;
+            let since = instant(since.as_deref())?;
             let wanted = Wanted { automation, status, since, limit, ..Wanted::default() };
             let (runs, next) = reach.happened("runs", &wanted).await?;
             for run in &runs {
@@ -176,6 +179,9 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
                     true => session.out.line(&run.to_string())?,
                     false => session.out.line(&one_line(run))?,
                 }
+            }
+            if runs.is_empty() {
+                session.out.note("none");
             }
             if next.is_some() {
                 session.out.note("there are more: raise --limit, or narrow with --automation and --since");
@@ -240,31 +246,49 @@ fn one_line(run: &Value) -> String {
 }
 
 fn shown(run: &Value, session: &Session) -> Result<(), Stop> {
-    session.out.result(run, || {
-        let mut lines = vec![one_line(run)];
-        for step in run["steps"].as_array().into_iter().flatten() {
-            lines.push(format!(
-                "  {:<10} {:<12} {}",
-                text(&step["status"]),
-                text(&step["kind"]),
-                text(&step["path"])
-            ));
-            if let Some(message) = step["error"]["message"].as_str() {
-                lines.push(format!("             {message}"));
-            }
+    session.out.result(run, || words(run).join("\n"))
+}
+
+/// A run with its steps and waits, a line each.
+pub fn words(run: &Value) -> Vec<String> {
+    let mut lines = vec![one_line(run)];
+    if let Some(ended) = run["ended_at"].as_str() {
+        lines.push(format!("  ended {ended}"));
+    }
+    for step in run["steps"].as_array().into_iter().flatten() {
+        let name = if step["id"].is_string() { &step["id"] } else { &step["path"] };
+        lines.push(format!("  {:<10} {:<12} {}", text(&step["status"]), text(&step["kind"]), text(name)));
+        if let Some(message) = step["error"]["message"].as_str() {
+            lines.push(format!("             {message} [{}]", text(&step["error"]["code"])));
         }
-        for wait in run["waits"].as_array().into_iter().flatten() {
-            lines.push(format!("  waits {}  {}  {}", text(&wait["id"]), text(&wait["kind"]), due(wait)));
-        }
-        lines.join("\n")
-    })
+    }
+    for wait in run["waits"].as_array().into_iter().flatten() {
+        let (id, kind) = (text(&wait["id"]), text(&wait["kind"]));
+        lines.push(format!("  waits {id}  {kind}  {}{}", due(wait), asked(wait)));
+    }
+    lines
 }
 
 pub fn due(wait: &Value) -> String {
     wait["due"].as_str().map_or_else(|| "without an end".to_owned(), |due| format!("until {due}"))
 }
 
+/// The question of a wait, and what may be answered.
+pub fn asked(wait: &Value) -> String {
+    let Some(question) = wait.get("question") else { return String::new() };
+    let options: Vec<String> = wait["options"].as_array().into_iter().flatten().map(text).collect();
+    match options.is_empty() {
+        true => format!("  {}", text(question)),
+        false => format!("  {} ({})", text(question), options.join(", ")),
+    }
+}
+
 /// An instant from the command line.
 pub fn instant(text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
-    text.map(Timestamp::parse).transpose()
+    let read = |text: &str| {
+        Timestamp::parse(text).map_err(|problem| {
+            Problem::new(Code::UsageInvalid, problem.detail()).hint("write it like 2026-01-31T09:30:00Z")
+        })
+    };
+    text.map(read).transpose()
 }

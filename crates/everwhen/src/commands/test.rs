@@ -48,7 +48,10 @@ pub struct Args {
 pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
     let scenarios = find(&args.paths)?;
     if scenarios.is_empty() {
-        session.out.note("no scenario found; one begins with \"scenario: <name>\"");
+        let asked: Vec<String> = args.paths.iter().map(|path| format!("\"{}\"", path.display())).collect();
+        return Err(wrong(format!("there is no scenario in {}", asked.join(", ")))
+            .hint("a scenario begins with scenario: <name>; `everwhen test --help` shows one")
+            .into());
     }
     let mut results = Vec::new();
     for scenario in &scenarios {

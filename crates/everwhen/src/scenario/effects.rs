@@ -42,7 +42,8 @@ fn failure(error: Value) -> Result<Value, Problem> {
         Value::String(code) => json!({"code": code, "message": code, "class": "permanent"}),
         Value::Object(map) => {
             only(&map, "an error", &["code", "message", "class"])?;
-            let mut whole = json!({"code": "effect.failed", "message": "failed", "class": "permanent"});
+            let mut whole =
+                json!({"code": model::Code::HttpFailed.as_str(), "message": "failed", "class": "permanent"});
             if let Value::Object(whole) = &mut whole {
                 whole.extend(map);
             }

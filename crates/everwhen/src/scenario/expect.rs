@@ -6,7 +6,7 @@ use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
 use super::Failure;
-use super::read::{listed, object, row};
+use super::read::{listed, object, row, wrong};
 use super::subset::{self, Difference};
 use super::world::World;
 
@@ -16,6 +16,11 @@ const RUNS: [&str; 8] =
 const LAST: [&str; 6] = ["automation", "status", "error", "vars", "wait", "output"];
 const EMITTED: [&str; 3] = ["topic", "total", "payloads"];
 const DECISIONS: [&str; 6] = ["automation", "trigger", "outcome", "reason", "gate", "total"];
+
+const OUTCOMES: [&str; 9] =
+    ["pending", "ran", "caught_up", "merged", "superseded", "skipped", "missed", "refused", "expired"];
+const STATUSES: [&str; 6] = ["queued", "running", "waiting", "completed", "failed", "cancelled"];
+const KINDS: [&str; 6] = ["delay", "until", "for", "ask", "effect", "call"];
 
 type Only = fn(&Map<String, Value>, &str, &[&str]) -> Result<(), Problem>;
 
@@ -32,10 +37,30 @@ pub fn check(expected: &Map<String, Value>, only: Only) -> Result<(), Problem> {
     for one in listed(expected.get("emitted")) {
         one["topic"].as_str().map(Pattern::parse).transpose()?;
     }
+    for (key, field, known) in [
+        ("decisions", "outcome", &OUTCOMES[..]),
+        ("last_run", "status", &STATUSES),
+        ("waits", "kind", &KINDS),
+    ] {
+        for one in listed(expected.get(key)) {
+            let odd = one[field].as_str().filter(|given| !known.contains(given));
+            if let Some(odd) = odd {
+                return Err(wrong(format!("\"{odd}\" is no {field} of {key}"))
+                    .hint(format!("one of {}", known.join(", "))));
+            }
+        }
+    }
     if let Some(rows) = expected.get("entities") {
         object(rows, "entities")?.keys().try_for_each(|name| row(name).map(drop))?;
     }
     Ok(())
+}
+
+/// The automations that are asked about.
+pub fn automations(expected: &Map<String, Value>) -> Vec<String> {
+    let asked =
+        ["runs", "last_run", "waits", "decisions"].into_iter().flat_map(|key| listed(expected.get(key)));
+    asked.filter_map(|one| Some(one["automation"].as_str()?.to_owned())).collect()
 }
 
 pub fn failures(world: &World, expected: &Map<String, Value>, step: usize) -> Result<Vec<Failure>, Problem> {

@@ -118,9 +118,7 @@ fn take(
         Does::AdvanceTo(at) => go_to(world, *at)?,
         Does::Apply { files, concepts, automations } => {
             let mut new = given.clone();
-            new.files = files.clone().unwrap_or(new.files);
-            new.concepts = concepts.clone().unwrap_or(new.concepts);
-            new.automations = automations.clone().unwrap_or(new.automations);
+            new.replace(files, concepts, automations);
             world.apply(new.definitions(scenario.folder())?)?;
             *given = new;
         }

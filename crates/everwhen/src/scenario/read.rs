@@ -1,5 +1,6 @@
 //! A scenario from its YAML or JSON: every key is known, every value is of its kind, before anything is played.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -143,7 +144,12 @@ fn does(verb: &str, value: &Value, step: &Map<String, Value>) -> Read<Does> {
                     only(map, verb, &["down"])?;
                     map.get("down").map(length).transpose()?.unwrap_or_default()
                 }
-                _ => Duration::ZERO,
+                Value::Null | Value::Bool(true) => Duration::ZERO,
+                _ => {
+                    return Err(wrong(format!("\"{verb}\" stands alone, not with {value}")).hint(format!(
+                        "write {verb}, or {verb}: {{down: 5m}} for a process that is away a while"
+                    )));
+                }
             };
             Does::Restart { kill: verb == "kill", down }
         }
@@ -240,6 +246,17 @@ pub(super) fn length(value: &Value) -> Read<Duration> {
 fn instant(value: &Value) -> Read<Timestamp> {
     let read = value.as_str().and_then(|text| Timestamp::parse(text).ok());
     read.ok_or_else(|| wrong(format!("{value} is no instant")).hint("such as 2026-01-01T00:00:00Z"))
+}
+
+/// An automation that is never declared.
+pub(super) fn unknown(name: &str, known: &BTreeSet<String>) -> Problem {
+    let near = known.iter().map(|word| (edits(name, word), word)).min().filter(|(edits, _)| *edits <= 2);
+    let hint = match near {
+        Some((_, near)) => format!("did you mean \"{near}\"?"),
+        None if known.is_empty() => "declare it in given.files or given.automations".to_owned(),
+        None => format!("declared are {}", known.iter().cloned().collect::<Vec<_>>().join(", ")),
+    };
+    wrong(format!("there is no automation \"{name}\"")).hint(hint)
 }
 
 /// Refuses keys that mean nothing here, and names the nearest that does.

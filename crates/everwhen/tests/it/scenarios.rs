@@ -375,3 +375,34 @@ steps:
     let done = place.run(&["test", "s.yaml", "--json"]);
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
 }
+
+#[test]
+fn names_that_nothing_has_make_a_scenario_wrong() {
+    for (steps, what) in [
+        ("  - expect: {runs: {automation: latr, started: 0}}\n", "did you mean \"later\"?"),
+        ("  - expect: {decisions: {automation: later, outcome: skiped}}\n", "skipped"),
+        ("  - expect: {last_run: {automation: later, status: done}}\n", "completed"),
+        ("  - expect: {waits: [{automation: later, kind: untl}]}\n", "until"),
+        ("  - disable: nobody\n", "later"),
+        ("  - run: nobody\n", "later"),
+        ("  - cancel: nobody\n", "later"),
+        ("  - answer: {automation: nobody, value: yes}\n", "later"),
+        ("  - restart: now\n", "down"),
+        ("  - kill: 5\n", "down"),
+    ] {
+        let error = play(steps).exits(4).error();
+        assert_eq!(error["code"], "scenario.invalid", "{steps}");
+        assert!(error["hint"].as_str().unwrap_or_default().contains(what), "{steps}: {error}");
+    }
+    let later = "  - apply: {automations: [{automation: new, triggers: [{event: x}], actions: []}]}\n  - disable: new\n";
+    play(later).ok();
+    play("  - restart\n  - restart: {down: 5m}\n  - kill:\n").ok();
+}
+
+#[test]
+fn a_folder_without_a_scenario_is_an_error() {
+    let place = Place::new();
+    place.write("a.yaml", "automation: a\nactions: []\n");
+    let error = place.run(&["test", "--json"]).exits(4).error();
+    assert_eq!(error["code"], "scenario.invalid");
+}

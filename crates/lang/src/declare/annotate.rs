@@ -112,13 +112,16 @@ fn apply(note: &Note, automation: &mut Automation, order: &[u32], faults: &mut V
         "disabled" => head.enabled = false,
         "description" => head.description = Some(value(note)?.text("a text")?.text),
         "space" => head.space = Some(value(note)?.text("a space")?.text),
-        "timeout" => head.timeout = Some(definition::Length::Fixed(value(note)?.duration()?)),
+        "timeout" => head.timeout = Some(definition::Length::Fixed(value(note)?.time_limit()?)),
         "condition" | "conditions" => {
             for (_, node) in &note.args {
-                automation.conditions.push(match options::condition(&Doc::of(node.clone()), faults) {
-                    Ok(condition) => condition,
-                    Err(_) => Condition::Expr(node.clone()),
-                });
+                let doc = Doc::of(node.clone());
+                match (options::condition(&doc, faults), &doc.kind) {
+                    (Ok(condition), _) => automation.conditions.push(condition),
+                    (Err(fault), Kind::Map(_)) => faults.push(fault),
+                    // A text is an expression in quotes, or one that compares texts.
+                    (Err(_), _) => automation.conditions.push(Condition::Expr(node.clone())),
+                }
             }
         }
         "dedup" => head.dedup = Some(options::dedup(&doc(note, "key"), &mut automation.keys, faults)?),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Code;
 use model::definition::{self, Definition};
+use model::{Code, Timestamp};
 
 use super::annotate;
 use super::finding::{Severity, fault, suggest};
@@ -23,6 +23,7 @@ mod step;
 mod steps;
 mod template;
 mod trigger;
+mod truth;
 
 pub(crate) use names::Names;
 
@@ -45,6 +46,8 @@ pub(crate) struct Checker<'s> {
     /// Names that this file gives to names of others.
     aliases: BTreeMap<String, String>,
     pub(crate) found: Vec<(usize, Severity, Fault)>,
+    /// What there is to say about instants once they have passed.
+    once: Vec<(usize, Timestamp, Fault)>,
     made: Vec<Definition>,
     /// The logic that is being checked.
     caller: Option<String>,
@@ -56,17 +59,20 @@ pub(crate) struct Checker<'s> {
 pub(crate) type Rows = BTreeMap<String, u64>;
 const ROWS_MANY: u64 = 10_000;
 
-pub(crate) fn check(
-    sources: &[Source],
-    rows: &Rows,
-    known: &[Arc<Definition>],
-) -> (Vec<Definition>, Vec<(usize, Severity, Fault)>) {
+pub(crate) struct Outcome {
+    pub(crate) made: Vec<Definition>,
+    pub(crate) found: Vec<(usize, Severity, Fault)>,
+    pub(crate) once: Vec<(usize, Timestamp, Fault)>,
+}
+
+pub(crate) fn check(sources: &[Source], rows: &Rows, known: &[Arc<Definition>]) -> Outcome {
     let mut checker = Checker {
         names: Names::default(),
         sources,
         at: 0,
         aliases: BTreeMap::new(),
         found: Vec::new(),
+        once: Vec::new(),
         made: Vec::new(),
         caller: None,
         calls: Vec::new(),
@@ -82,7 +88,7 @@ pub(crate) fn check(
     checker.unindexed(rows);
     let mut made = checker.made;
     made.sort_by(|a, b| (a.kind(), a.key()).cmp(&(b.kind(), b.key())));
-    (made, checker.found)
+    Outcome { made, found: checker.found, once: checker.once }
 }
 
 impl<'s> Checker<'s> {

@@ -11,6 +11,9 @@ use crate::expr::Span;
 use crate::expr::ast::{Kind as NodeKind, Literal, Node};
 use crate::expr::fault::Fault;
 
+/// Longest time of a gate.
+const GATE_TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Doc {
     pub(crate) span: Span,
@@ -62,9 +65,14 @@ impl Doc {
         }
     }
 
-    /// One text, or a list of them.
+    /// One text, or a list of them that is not empty.
     pub(crate) fn texts(&self, wanted: &str) -> Read<Vec<Word>> {
         match &self.kind {
+            Kind::List(items) if items.is_empty() => Err(fault(
+                Code::DefinitionInvalid,
+                self.span,
+                format!("expected {wanted}, found an empty list"),
+            )),
             Kind::List(items) => items.iter().map(|item| item.text(wanted)).collect(),
             _ => Ok(vec![self.text(wanted)?]),
         }
@@ -76,6 +84,14 @@ impl Doc {
                 n.as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| self.wrong(wanted))
             }
             _ => Err(self.wrong(wanted)),
+        }
+    }
+
+    /// A count of something that must be there: none would never let anything through.
+    pub(crate) fn at_least_one(&self, wanted: &str) -> Read<u32> {
+        match self.count(wanted)? {
+            0 => Err(self.wrong(&format!("{wanted}, at least 1"))),
+            count => Ok(count),
         }
     }
 
@@ -106,6 +122,32 @@ impl Doc {
         found.ok_or_else(|| {
             self.wrong("a duration").hint("such as \"500ms\", \"30s\", \"5m\", \"1h30m\", \"2d\"")
         })
+    }
+
+    /// How long a gate may hold or refuse; what is longer was meant in another unit.
+    pub(crate) fn gate_time(&self) -> Read<Duration> {
+        let time = self.duration()?;
+        if time > GATE_TIME_MAX {
+            let what = format!("{} days are too long here", time.as_secs() / 86_400);
+            let hint = "at most 366d; a number without a unit counts seconds";
+            return Err(fault(Code::DefinitionInvalid, self.span, what).hint(hint));
+        }
+        Ok(time)
+    }
+
+    /// How long something may take: some time, or an expression that gives it.
+    pub(crate) fn limit(&self) -> Read<Length> {
+        match self.length()? {
+            Length::Fixed(_) => self.time_limit().map(Length::Fixed),
+            computed => Ok(computed),
+        }
+    }
+
+    pub(crate) fn time_limit(&self) -> Read<Duration> {
+        match self.duration()? {
+            Duration::ZERO => Err(self.wrong("a time above 0").hint("leave it out for no limit")),
+            time => Ok(time),
+        }
     }
 
     /// A duration, or an expression that gives one.

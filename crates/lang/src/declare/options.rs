@@ -64,7 +64,7 @@ pub(crate) fn ask(pairs: &Pairs, approve: bool, faults: &mut Vec<Fault>) -> Read
         form: get(pairs, "form").map(form).transpose()?.unwrap_or_default(),
         options,
         to: get(pairs, "to").map(Doc::val),
-        timeout: get(pairs, "timeout").or(get(pairs, "expires")).map(Doc::length).transpose()?,
+        timeout: get(pairs, "timeout").or(get(pairs, "expires")).map(Doc::limit).transpose()?,
         default: get(pairs, "default").map(Doc::val),
     })))
 }

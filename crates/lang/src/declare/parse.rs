@@ -205,6 +205,14 @@ impl Reader<'_> {
         }
     }
 
+    fn at_least_one(&mut self, wanted: &str) -> Read<u32> {
+        let span = self.p.span();
+        match self.count(wanted)? {
+            0 => Err(fault(Code::DefinitionInvalid, span, format!("expected {wanted}, at least 1, found 0"))),
+            count => Ok(count),
+        }
+    }
+
     /// `{ part part … }`. A part that is faulty is stepped over to the next line, or to the end of the block.
     fn block(&mut self, mut part: impl FnMut(&mut Self) -> Read<()>) -> Read<Span> {
         let start = self.p.expect("{")?;

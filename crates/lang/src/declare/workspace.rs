@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Code;
 use model::definition::Definition;
+use model::{Code, Timestamp};
 
 use super::check::{self, Rows, Source};
 use super::finding::{Finding, Severity, fault};
@@ -22,11 +22,20 @@ pub struct Checked {
     pub definitions: Vec<Definition>,
     /// By file and place.
     pub findings: Vec<Finding>,
+    /// Instants that are named, and the warning that each deserves once it has passed.
+    once: Vec<(Timestamp, Finding)>,
 }
 
 impl Checked {
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
+    /// With the warnings that hold at `now`, which no text knows by itself.
+    pub fn at(mut self, now: Timestamp) -> Checked {
+        let past = std::mem::take(&mut self.once).into_iter().filter(|(instant, _)| *instant < now);
+        self.findings.extend(past.map(|(_, finding)| finding));
+        self
     }
 }
 
@@ -61,20 +70,21 @@ fn check_all(files: &BTreeMap<String, String>, rows: &Rows, known: &[Arc<Definit
         let (domain, module) = place(path);
         sources.push(Source { path: path.clone(), domain, module, file });
     }
-    let (definitions, more) = check::check(&sources, rows, known);
-    found.extend(more);
+    let outcome = check::check(&sources, rows, known);
+    found.extend(outcome.found);
     let texts: Vec<&String> = files.values().collect();
-    let mut findings: Vec<Finding> = found
-        .into_iter()
-        .map(|(at, severity, fault)| Finding::new(&sources[at].path, texts[at], severity, fault))
-        .collect();
+    let finding = |at: usize, severity, fault| Finding::new(&sources[at].path, texts[at], severity, fault);
+    let mut findings: Vec<Finding> =
+        found.into_iter().map(|(at, severity, fault)| finding(at, severity, fault)).collect();
+    let once = outcome.once.into_iter();
+    let once = once.map(|(at, instant, fault)| (instant, finding(at, Severity::Warning, fault))).collect();
     findings.sort_by(|a, b| {
         let key =
             |f: &Finding| (f.file.clone(), f.line, f.col, f.severity, f.code.as_str(), f.message.clone());
         key(a).cmp(&key(b))
     });
     findings.dedup();
-    Checked { definitions, findings }
+    Checked { definitions: outcome.made, findings, once }
 }
 
 /// Every document of a YAML or JSON text that is no definition, such as a scenario, as a plain value.

@@ -66,12 +66,27 @@ fn one(doc: &Doc, file: &mut File, faults: &mut Vec<Fault>) {
     // Scenarios, configuration and data may lie in the same folder.
     let ours = ["automation", "triggers", "actions"].iter().any(|key| get(pairs, key).is_some());
     if !ours || get(pairs, "scenario").is_some() {
+        faults.extend(means_to_be_ours(pairs));
         return;
     }
     match automation(pairs, doc.span, faults) {
         Ok(item) => file.items.push(item),
         Err(fault) => faults.push(fault),
     }
+}
+
+/// What only automations have, without what makes it one: passed over in silence it would be missed later.
+fn means_to_be_ours(pairs: &options::Pairs) -> Option<Fault> {
+    if get(pairs, "scenario").is_some() {
+        return None;
+    }
+    let telling = ["trigger", "conditions", "automations", "action", "dedup", "storm"];
+    let (key, _) = pairs.iter().find(|(key, _)| telling.contains(&key.text.as_str()))?;
+    let what = format!("{:?} stands in no automation", key.text);
+    Some(
+        fault(Code::DefinitionInvalid, key.span, what)
+            .hint("begin with automation: <name>; several are a list of them"),
+    )
 }
 
 fn automation(pairs: &options::Pairs, span: Span, faults: &mut Vec<Fault>) -> Read<Item> {
@@ -91,8 +106,10 @@ fn automation(pairs: &options::Pairs, span: Span, faults: &mut Vec<Fault>) -> Re
         keys: Vec::new(),
         steps: Vec::new(),
     };
-    if let Err(fault) = head(pairs, &mut tree, faults) {
-        faults.push(fault);
+    for part in [words, limits, storm, dedup, mode] {
+        if let Err(fault) = part(pairs, &mut tree, faults) {
+            faults.push(fault);
+        }
     }
     for doc in listed(pairs, &["triggers", "trigger"]) {
         let read = doc.map("a trigger").and_then(|pairs| options::trigger(pairs, doc.span, faults));
@@ -126,25 +143,37 @@ fn listed<'p>(pairs: &'p options::Pairs, keys: &[&str]) -> Vec<&'p Doc> {
     }
 }
 
-fn head(pairs: &options::Pairs, tree: &mut Automation, faults: &mut Vec<Fault>) -> Read<()> {
+fn words(pairs: &options::Pairs, tree: &mut Automation, _: &mut Vec<Fault>) -> Read<()> {
     let made = &mut tree.head;
     if let Some(enabled) = get(pairs, "enabled") {
         made.enabled = enabled.yes_or_no()?;
     }
     made.description = get(pairs, "description").map(|d| d.text("a text")).transpose()?.map(|word| word.text);
     made.space = get(pairs, "space").map(|space| space.text("a space")).transpose()?.map(|word| word.text);
-    if let Some(timeout) = get(pairs, "timeout") {
-        made.timeout = Some(definition::Length::Fixed(timeout.duration()?));
-    }
-    if let Some(storm) = get(pairs, "storm") {
-        made.storm = Some(options::storm(storm, faults)?);
-    }
-    if let Some(dedup) = get(pairs, "dedup") {
-        made.dedup = Some(options::dedup(dedup, &mut tree.keys, faults)?);
-    }
+    Ok(())
+}
+
+fn limits(pairs: &options::Pairs, tree: &mut Automation, _: &mut Vec<Fault>) -> Read<()> {
+    let timeout = get(pairs, "timeout").map(Doc::time_limit).transpose()?;
+    tree.head.timeout = timeout.map(definition::Length::Fixed);
+    Ok(())
+}
+
+fn storm(pairs: &options::Pairs, tree: &mut Automation, faults: &mut Vec<Fault>) -> Read<()> {
+    tree.head.storm = get(pairs, "storm").map(|storm| options::storm(storm, faults)).transpose()?;
+    Ok(())
+}
+
+fn dedup(pairs: &options::Pairs, tree: &mut Automation, faults: &mut Vec<Fault>) -> Read<()> {
+    let dedup = get(pairs, "dedup").map(|dedup| options::dedup(dedup, &mut tree.keys, faults));
+    tree.head.dedup = dedup.transpose()?;
+    Ok(())
+}
+
+fn mode(pairs: &options::Pairs, tree: &mut Automation, faults: &mut Vec<Fault>) -> Read<()> {
     let single = Doc { span: Span::default(), kind: Kind::Text("single".to_owned()), node: None };
     let mode = get(pairs, "mode").unwrap_or(&single);
-    made.mode = match &mode.kind {
+    tree.head.mode = match &mode.kind {
         Kind::Map(inner) => {
             only(inner, "mode", &["is", "key", "max"], faults);
             options::mode(get(inner, "is").unwrap_or(&single), inner, &mut tree.keys)?

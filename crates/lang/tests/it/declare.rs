@@ -214,3 +214,20 @@ fn every_code_of_the_checker_has_a_golden_message() {
         );
     }
 }
+
+#[test]
+fn an_instant_that_has_passed_is_warned_of_at_that_moment_only() {
+    let text = "automation: once\ntriggers: [{at: 2026-01-31T09:30:00Z}]\nactions: []\n";
+    let files = BTreeMap::from([("once.yaml".to_owned(), text.to_owned())]);
+    let at = |now: &str| check_workspace(&files).at(model::Timestamp::parse(now).unwrap());
+    assert!(check_workspace(&files).findings.is_empty());
+    assert!(at("2026-01-31T09:30:00Z").findings.is_empty());
+    let late = at("2026-01-31T09:30:01Z");
+    assert_eq!(
+        late.findings.iter().map(|finding| finding.line).collect::<Vec<_>>(),
+        [2],
+        "{:?}",
+        late.findings
+    );
+    assert!(!late.has_errors());
+}

@@ -13,8 +13,7 @@ use model::event::push_text;
 use model::time::duration_of;
 use serde_json::{Map, Value, json};
 
-use super::{Verb, verb};
-use crate::body::wrong;
+use super::{Verb, verb, wrong};
 use crate::caller::{Call, MIN_POSITION, wait_for};
 use crate::problem::Answer;
 use crate::publish::json as json_answer;

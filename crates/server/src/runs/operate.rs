@@ -6,12 +6,12 @@ use axum::extract::Path;
 use engine::tenant::runs::{Bulk, Rerun, Started, Verb};
 use engine::{Caller, Draft, Tenant};
 use hyper::{HeaderMap, StatusCode};
-use model::{Code, Problem, Timestamp, time};
+use model::{Code, Problem, time};
 use serde_json::{Map, Value, json};
 
 use super::{BODY_MAX, ok};
 use crate::aside;
-use crate::body::{object, only_json};
+use crate::body::{instant, object, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
@@ -170,7 +170,7 @@ fn chosen(verb: Verb, given: Option<&Value>, dry_run: bool) -> Result<Bulk, Prob
     }
     let text = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
     status(text("status").as_deref())?;
-    let since = text("since").as_deref().map(Timestamp::parse).transpose()?;
+    let since = instant(given, "since").map_err(|problem| problem.within("/where"))?;
     Ok(Bulk { verb, automation: text("automation"), status: text("status"), since, dry_run })
 }
 

@@ -147,7 +147,7 @@ fn logic_is_called_from_outside_in_one_commit_or_not_at_all() {
     let event = server.get(&format!("/v1/events?after={head}")).ok(200)["events"][0].clone();
     assert_eq!((&event["actor"], event.get("run")), (&json!("user:local"), None), "{event}");
     assert_eq!(event["payload"]["provenance"]["name"], "renameBoth");
-    server.post("/v1/logic/renameBoth", r#"{"args":{"first":"a"}}"#).refused(422, "entity.invalid");
+    server.post("/v1/logic/renameBoth", r#"{"args":{"first":"a"}}"#).refused(422, "definition.arguments");
     server.post("/v1/logic/nope", "{}").refused(404, "logic.not_found");
     server.post("/v1/logic/renameBoth", r#"{"args":[]}"#).refused(400, "request.invalid");
 }

@@ -147,7 +147,8 @@ fn rows_are_imported_listed_and_queried() {
     assert!(down["plan"].to_string().contains("USING INDEX entity_by_"), "{}", down["plan"]);
     assert_eq!(server.post("/v1/queries/howMany", "{}").ok(200), json!({"count": 30}));
     server.post("/v1/queries/none", "{}").refused(404, "query.not_found");
-    let refused = server.post("/v1/queries/systemsByStatus", r#"{"args":{}}"#).refused(422, "entity.invalid");
+    let refused =
+        server.post("/v1/queries/systemsByStatus", r#"{"args":{}}"#).refused(422, "definition.arguments");
     assert_eq!(refused["pointer"], "/args/status");
 }
 

@@ -7,6 +7,7 @@ mod automations;
 mod client;
 mod clock;
 mod corners;
+mod edges;
 mod entities;
 mod events;
 mod groups;

@@ -15,7 +15,7 @@ fn an_erased_event_answers_without_its_content() {
     assert_eq!((&event["erased"], event.get("payload")), (&json!(true), None));
     server.post("/v1/erase", r#"{"positions":[99]}"#).refused(404, "event.not_found");
     server.post("/v1/erase", r#"{"positions":[-1]}"#).refused(400, "request.invalid");
-    server.post("/v1/erase", r#"{"position":1}"#).refused(422, "group.invalid");
+    server.post("/v1/erase", r#"{"position":1}"#).refused(400, "request.invalid");
     server.send("POST", "/v1/erase", &[], &body).refused(415, "body.type");
     let other = ["content-type: application/json", "everwhen-tenant: other"];
     server.send("POST", "/v1/erase", &other, &body).refused(404, "event.not_found");

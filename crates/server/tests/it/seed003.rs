@@ -55,5 +55,5 @@ fn a_drain_is_refused_while_nothing_dispatches() {
     let body = r#"{"drainer_id":"workflow_runner","limit":100}"#;
     server.post("/api/events/drain", body).refused(409, "drain.no_dispatcher");
     server.post("/api/events/drain", "").refused(409, "drain.no_dispatcher");
-    server.post("/api/events/drain", r#"{"limit":-1}"#).refused(422, "group.invalid");
+    server.post("/api/events/drain", r#"{"limit":-1}"#).refused(400, "request.invalid");
 }

@@ -19,7 +19,7 @@ pub fn decide(
     // A call of what is not there, or with the wrong arguments, is refused as such, not as a failure of the logic.
     let catalog = draft.state.catalog.clone();
     let (logic, _) = catalog.logic(name)?;
-    let args = crate::declared::check_args(&logic.name, &logic.args, args)?;
+    let args = crate::declared::call_args(&logic.name, &logic.args, args)?;
     let mark = draft.mark()?;
     let space = space.unwrap_or_else(|| occurrence::SYSTEM.to_owned());
     match walk::call_logic(draft, &logic.name, args, actor, space) {
@@ -38,6 +38,8 @@ pub fn decide(
 
 fn failed(name: &str, failure: &Failure) -> Problem {
     let code = Code::ALL.iter().copied().find(|code| code.as_str() == failure.code);
-    let code = code.filter(|code| *code != Code::NotFound).unwrap_or(Code::LogicFailed);
+    // A `fail` of its own, and what a caller could take for a wrong name, are its failure.
+    let own = |code: &Code| matches!(code, Code::NotFound | Code::RunFailed);
+    let code = code.filter(|code| !own(code)).unwrap_or(Code::LogicFailed);
     Problem::new(code, format!("logic \"{name}\": {}", failure.message)).hint("nothing that it did stands")
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lang::expr::{Expr, Scope, Val};
+use lang::expr::{Expr, Refs, Scope, Val};
 use model::definition::{self, AsOf, Field, Write as Kind};
 use model::record::How;
 use model::{Code, Problem};
@@ -101,7 +101,7 @@ impl Tenant {
     pub fn query(&self, caller: &Caller, name: &str, asking: &Asking) -> Result<Found, Problem> {
         let (catalog, began) = (self.catalog(), self.real());
         let query = catalog.query(name)?;
-        let args = check_args(name, &query.args, asking.args.clone())?;
+        let args = call_args(name, &query.args, asking.args.clone())?;
         let asked = Asked { args: Value::Object(args), actor: caller.actor.clone(), now: self.moment().now };
         let moment = match (asking.as_of, &query.as_of) {
             (Some(moment), _) => Some(moment),
@@ -272,6 +272,24 @@ pub(crate) fn check_args(
     check(&Concept::new(declared)?, given, Fill::All).map_err(|problem| problem.within("/args"))
 }
 
+/// As [`check_args`], of what is called and writes no row of its own: a misfit is one of the call.
+pub(crate) fn call_args(
+    name: &str,
+    args: &[Field],
+    given: Map<String, Value>,
+) -> Result<Map<String, Value>, Problem> {
+    check_args(name, args, given).map_err(|problem| {
+        let detail = problem.detail().replacen("field \"", "argument \"", 1);
+        let names: Vec<&str> = args.iter().map(|arg| arg.name.as_str()).collect();
+        let hint = match names.is_empty() {
+            true => "it takes no arguments".to_owned(),
+            false => format!("its arguments are {}", names.join(", ")),
+        };
+        let pointer = problem.pointer().unwrap_or_default();
+        Problem::new(Code::DefinitionArguments, detail).hint(hint).at(pointer)
+    })
+}
+
 /// The write that a mutation makes of its arguments.
 pub(crate) fn mutation(
     catalog: &Arc<Catalog>,
@@ -296,9 +314,14 @@ pub(crate) fn mutation(
     let id = id.filter(|id| !id.is_null()).map(|id| id.as_str().map_or(id.to_string(), str::to_owned));
     let mut fields: Map<String, Value> =
         mutation.accept.iter().filter_map(|name| Some((name.clone(), args.get(name)?.clone()))).collect();
-    let told = fields.keys().cloned().collect();
+    let mut told: Vec<String> = fields.keys().cloned().collect();
     for (name, value) in &mutation.stamp {
         fields.insert(name.clone(), eval(value)?);
+        // What the caller's arguments alone decide is what the caller says; who and when are not.
+        let refs = Refs::of(&value.0);
+        if !refs.now && refs.roots.iter().eq(["args"]) {
+            told.push(name.clone());
+        }
     }
     let action = match mutation.write {
         Kind::Insert => Action::Insert { fields, told },

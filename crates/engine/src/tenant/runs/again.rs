@@ -200,7 +200,7 @@ fn refuse_effects(done: &[&Value], from: usize) -> Result<(), Problem> {
     match done.iter().find(reached) {
         None => Ok(()),
         Some(step) => Err(not_resumable(format!("{} reached outside and would do so again", step["path"]))
-            .hint("begin after it with `from_step`, or allow it with `allow_side_effects`")),
+            .hint("begin after it with --from-step (\"from_step\"), or allow it with --allow-side-effects (\"allow_side_effects\")")),
     }
 }
 

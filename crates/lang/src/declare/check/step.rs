@@ -173,16 +173,13 @@ impl Checker<'_> {
         let depth = scope.roots.len();
         scope.roots.extend([item.clone(), index.clone()]);
         let filter = given.filter.as_ref().map(|node| {
+            self.yes_or_no(node);
             let (expr, found) = self.expr(node, scope);
             refs.extend(found);
             expr
         });
         let steps = self.block_with_refs(&given.steps, scope, refs);
         scope.roots.truncate(depth);
-        if given.parallel == Some(0) {
-            let span = given.item.as_ref().map_or(Span::default(), |word| word.span);
-            self.error(fault(Code::DefinitionInvalid, span, "parallel(0) would never run anything"));
-        }
         Action::For(definition::For { item, index, source, filter, parallel: given.parallel, steps })
     }
 
@@ -204,6 +201,7 @@ impl Checker<'_> {
             Until::After(test) => made.after = Some(self.condition(test, scope, &mut Vec::new())),
             Until::Before(test) => made.before = Some(self.condition(test, scope, &mut Vec::new())),
             Until::Count(node) => {
+                self.rounds(node);
                 let (expr, found) = self.expr(node, scope);
                 refs.extend(found);
                 made.count = Some(expr);
@@ -212,6 +210,19 @@ impl Checker<'_> {
         scope.names.truncate(names);
         scope.roots.truncate(depth);
         Action::Repeat(made)
+    }
+
+    /// A count that is written out is a whole number from 0.
+    fn rounds(&mut self, node: &Node) {
+        let doc = Doc::of(node.clone());
+        let counts = match &doc.kind {
+            DocKind::Other => true,
+            DocKind::Number(n) => n.as_u64().is_some(),
+            _ => false,
+        };
+        if !counts {
+            self.error(doc.wrong("how often, a whole number from 0"));
+        }
     }
 
     fn wait(&mut self, given: &tree::Action, scope: &mut Scope, refs: &mut Refs) -> Action {

@@ -110,6 +110,7 @@ impl Checker<'_> {
         };
         Condition::Test(match given {
             tree::Condition::Expr(node) => {
+                self.yes_or_no(node);
                 let (expr, found) = self.expr(node, scope);
                 refs.extend(found);
                 return Condition::Expr(expr);

@@ -75,8 +75,14 @@ impl Checker<'_> {
         }
         let mut made = trigger.made.clone();
         if let Some(node) = &trigger.filter {
+            self.yes_or_no(node);
             made.filter = Some(Filter::Expr(self.expr(node, scope).0));
             self.against_trigger(node, &made.on);
+        }
+        if let TriggerKind::At(at) = &made.on {
+            let what = format!("{at} has passed: this trigger never fires");
+            let past = fault(Code::DefinitionTrigger, trigger.span, what);
+            self.once.push((self.at, *at, past.hint("choose an instant to come, or remove the trigger")));
         }
         let mut gates = scope.clone();
         gates.roots.extend(["trigger", "input"].map(str::to_owned));

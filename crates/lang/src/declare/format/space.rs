@@ -76,6 +76,7 @@ impl Spaces {
             ")" | "]" | "," | "." | ";" | "=" => false,
             ":" => !self.id && self.asked.last().is_some_and(|asked| *asked > 0),
             "(" => !value_before && !called(earlier, before),
+            "[" if before.is("=") => false,
             "[" => !(value_before && piece.tight) || BEFORE_VALUE.contains(&before.text),
             "!" => !(value_before && piece.tight),
             _ => !before.is("="),

@@ -97,8 +97,8 @@ fn window(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Wind
 fn batch(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Batch> {
     let pairs = doc.map("count and for")?;
     only(pairs, "batch", &["count", "for", "key"], faults);
-    let count = get(pairs, "count").map(|count| count.count("how many events")).transpose()?;
-    let within = get(pairs, "for").map(Doc::duration).transpose()?;
+    let count = get(pairs, "count").map(|count| count.at_least_one("how many events")).transpose()?;
+    let within = get(pairs, "for").map(Doc::gate_time).transpose()?;
     if count.is_none() && within.is_none() {
         return Err(doc.wrong("batch with \"count\" or \"for\""));
     }
@@ -107,10 +107,10 @@ fn batch(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Batch
 
 fn debounce(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Debounce> {
     let Kind::Map(pairs) = &doc.kind else {
-        return Ok(Debounce { quiet: doc.duration()?, max_wait: None, edge: Edge::Trailing, key: None });
+        return Ok(Debounce { quiet: doc.gate_time()?, max_wait: None, edge: Edge::Trailing, key: None });
     };
     only(pairs, "debounce", &["for", "max_wait", "edge", "key"], faults);
-    let quiet = get(pairs, "for").ok_or_else(|| doc.wrong("debounce with \"for\""))?.duration()?;
+    let quiet = get(pairs, "for").ok_or_else(|| doc.wrong("debounce with \"for\""))?.gate_time()?;
     let edge = match get(pairs, "edge") {
         None => Edge::Trailing,
         Some(edge) => match edge.text("trailing or leading")?.text.as_str() {
@@ -119,14 +119,14 @@ fn debounce(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<De
             _ => return Err(edge.wrong("trailing or leading")),
         },
     };
-    let max_wait = get(pairs, "max_wait").map(Doc::duration).transpose()?;
+    let max_wait = get(pairs, "max_wait").map(Doc::gate_time).transpose()?;
     Ok(Debounce { quiet, max_wait, edge, key: key(pairs, "key", keys)? })
 }
 
 fn limit(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Limit> {
-    let Kind::Map(pairs) = &doc.kind else { return Ok(Limit { time: doc.duration()?, key: None }) };
+    let Kind::Map(pairs) = &doc.kind else { return Ok(Limit { time: doc.gate_time()?, key: None }) };
     only(pairs, "this gate", &["for", "key"], faults);
-    let time = get(pairs, "for").ok_or_else(|| doc.wrong("\"for\" and \"key\""))?.duration()?;
+    let time = get(pairs, "for").ok_or_else(|| doc.wrong("\"for\" and \"key\""))?.gate_time()?;
     Ok(Limit { time, key: key(pairs, "key", keys)? })
 }
 
@@ -135,14 +135,17 @@ fn rate(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Rate> 
     if let Kind::Map(pairs) = &doc.kind {
         only(pairs, "rate", &["count", "per", "key"], faults);
         let lacks = || doc.wrong("rate with \"count\" and \"per\"");
-        let count = get(pairs, "count").ok_or_else(lacks)?.count("how many")?;
-        let per = get(pairs, "per").ok_or_else(lacks)?.duration()?;
+        let count = get(pairs, "count").ok_or_else(lacks)?.at_least_one("how many")?;
+        let per = get(pairs, "per").ok_or_else(lacks)?.gate_time()?;
+        if per.is_zero() {
+            return Err(doc.wrong("rate with \"per\" above 0"));
+        }
         return Ok(Rate { count, per, key: key(pairs, "key", keys)? });
     }
     let wrong = || doc.wrong("a rate, such as \"10/m\"");
     let word = doc.text("a rate, such as \"10/m\"")?;
     let (count, per) = word.text.split_once('/').ok_or_else(wrong)?;
-    let count = count.trim().parse().map_err(|_| wrong())?;
+    let count = count.trim().parse().ok().filter(|count| *count > 0).ok_or_else(wrong)?;
     let per = per.trim();
     let one = if per.starts_with(|c: char| c.is_ascii_digit()) { per.to_owned() } else { format!("1{per}") };
     let per = model::time::parse_duration(&one).filter(|per| !per.is_zero()).ok_or_else(wrong)?;
@@ -176,13 +179,14 @@ pub(crate) fn mode(name: &Doc, beside: &Pairs, keys: &mut Vec<Node>) -> Read<Mod
             return Err(suggest(fault(Code::DefinitionInvalid, word.span, what), other, MODES));
         }
     };
-    let max = get(beside, "max").map(|max| max.count("how many runs")).transpose()?;
+    let max = get(beside, "max").map(|max| max.at_least_one("how many runs")).transpose()?;
     Ok(Mode { kind, key: key(beside, "key", keys)?, max })
 }
 
 pub(crate) fn storm(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Storm> {
     let pairs = doc.map("per_minute and pause")?;
     only(pairs, "storm", &["per_minute", "pause"], faults);
-    let per_minute = get(pairs, "per_minute").map(|n| n.count("how many")).transpose()?.unwrap_or(20);
+    let per_minute =
+        get(pairs, "per_minute").map(|n| n.at_least_one("how many runs")).transpose()?.unwrap_or(20);
     Ok(Storm { per_minute, pause: get(pairs, "pause").map(Doc::yes_or_no).transpose()?.unwrap_or(false) })
 }

@@ -107,12 +107,12 @@ impl Reading<'_> {
                 cron: cron(doc)?,
                 tz: get(self.pairs, "tz").map(zone).transpose()?,
                 catch_up: self.catch_up()?,
-                jitter: get(self.pairs, "jitter").map(Doc::duration).transpose()?,
+                jitter: get(self.pairs, "jitter").map(Doc::gate_time).transpose()?,
             }),
             "every" => Ok(TriggerKind::Every(Every {
                 every: self.every(doc)?,
                 catch_up: self.catch_up()?,
-                jitter: get(self.pairs, "jitter").map(Doc::duration).transpose()?,
+                jitter: get(self.pairs, "jitter").map(Doc::gate_time).transpose()?,
             })),
             "at" => {
                 let text = doc.text("an instant")?.text;
@@ -131,7 +131,7 @@ impl Reading<'_> {
 
     /// A topic pattern, a list of them, or `node.created` with a concept.
     fn event(&mut self, doc: &Doc) -> Read<TriggerKind> {
-        let words = doc.texts("a topic pattern")?;
+        let words = topics(doc)?;
         if let [word] = words.as_slice()
             && let Some(change) = word.text.strip_prefix("node.")
         {
@@ -245,7 +245,7 @@ impl Reading<'_> {
         };
         let event = event.ok_or_else(|| doc.wrong("absent with \"event\""))?;
         let after = get(pairs, "for").ok_or_else(|| doc.wrong("absent with \"for\""))?.duration()?;
-        let words = event.texts("a topic pattern")?;
+        let words = topics(event)?;
         Ok(TriggerKind::Absent { event: self.patterns(words)?, after })
     }
 
@@ -266,7 +266,7 @@ impl Reading<'_> {
             only(pairs, "catch_up", &["all", "within"], self.faults);
             let all = get(pairs, "all").ok_or_else(|| doc.wrong("catch_up with \"all\""))?;
             let within = get(pairs, "within").map(Doc::duration).transpose()?;
-            return Ok(CatchUp::All { max: all.count("how many")?, within });
+            return Ok(CatchUp::All { max: all.at_least_one("how many")?, within });
         }
         match doc.text("none, latest or { all: n, within: d }")?.text.as_str() {
             "none" => Ok(CatchUp::None),
@@ -274,6 +274,18 @@ impl Reading<'_> {
             _ => Err(doc.wrong("none, latest or { all: n, within: d }")),
         }
     }
+}
+
+/// One pattern or several. A number is none, though YAML would have it read as a text.
+fn topics(doc: &Doc) -> Read<Vec<Word>> {
+    let items = match &doc.kind {
+        Kind::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(doc),
+    };
+    if let Some(number) = items.iter().find(|item| matches!(item.kind, Kind::Number(_))) {
+        return Err(number.wrong("a topic pattern").hint("put it in quotes if it is one"));
+    }
+    doc.texts("a topic pattern")
 }
 
 /// `null` means any; one value or a list.

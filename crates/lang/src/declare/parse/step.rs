@@ -158,7 +158,7 @@ impl Reader<'_> {
                 step.retry = Some(retry);
             } else if self.p.at_word("timeout") && !self.p.newline_before() {
                 self.p.take();
-                step.timeout = Some(Doc::of(self.p.expression()?).length()?);
+                step.timeout = Some(Doc::of(self.p.expression()?).limit()?);
             } else if self.p.at_word("on") && matches!(self.p.ahead(1), Token::Name(name) if name == "error")
             {
                 self.p.take();
@@ -276,7 +276,7 @@ impl Reader<'_> {
         let mut parallel = None;
         if self.p.accept_word("parallel") {
             self.p.expect("(")?;
-            parallel = Some(self.count("how many at a time")?);
+            parallel = Some(self.at_least_one("how many at a time")?);
             self.p.expect(")")?;
         }
         let steps = self.steps()?;
@@ -355,7 +355,8 @@ impl Reader<'_> {
         } else {
             Until::Count(self.p.expression()?)
         };
-        let max = if self.p.accept_word("max") { Some(self.count("how many times at most")?) } else { None };
+        let max =
+            if self.p.accept_word("max") { Some(self.at_least_one("how many times at most")?) } else { None };
         Ok(Action::Repeat { until, max, steps: self.steps()? })
     }
 

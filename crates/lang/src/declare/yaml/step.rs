@@ -99,7 +99,7 @@ fn step(doc: &Doc, depth: usize, faults: &mut Vec<Fault>) -> Read<Step> {
         step.when = get(pairs, "if").map(|test| options::condition(test, faults)).transpose()?;
     }
     step.retry = get(pairs, "retry").map(|retry| options::retry(retry, faults)).transpose()?;
-    step.timeout = get(pairs, "timeout").map(Doc::length).transpose()?;
+    step.timeout = get(pairs, "timeout").map(Doc::limit).transpose()?;
     if let Some(on_error) = get(pairs, "on_error") {
         step.on_error = match on_error.text("continue or stop")?.text.as_str() {
             "continue" => OnError::Continue,
@@ -316,7 +316,9 @@ impl Reading<'_> {
             index: get(self.pairs, "index").map(|name| name.text("a name")).transpose()?,
             source,
             filter: get(self.pairs, "where").map(Doc::expr).transpose()?,
-            parallel: get(self.pairs, "parallel").map(|n| n.count("how many at a time")).transpose()?,
+            parallel: get(self.pairs, "parallel")
+                .map(|n| n.at_least_one("how many at a time"))
+                .transpose()?,
             steps: self.steps(body),
         }))
     }
@@ -351,7 +353,7 @@ impl Reading<'_> {
         let body =
             get(pairs, "do").or(get(pairs, "actions")).ok_or_else(|| value.wrong("repeat with \"do\""))?;
         let steps = self.steps(body);
-        let max = get(pairs, "max").map(|max| max.count("how often at most")).transpose()?;
+        let max = get(pairs, "max").map(|max| max.at_least_one("how often at most")).transpose()?;
         let condition =
             |doc: &Doc, faults: &mut Vec<Fault>| -> Read<Condition> { options::condition(doc, faults) };
         let until = if let Some(count) = get(pairs, "count") {

@@ -1,0 +1,160 @@
+//! What somebody at the command line meets first: words that are wrong, lists that are empty, texts that are read.
+
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+const SHIP: &str = r#"
+@trigger(event="order.placed")
+@mode("parallel")
+automation ship {
+  answer := ask "ship {{ event.payload.id }}?" { options: ["yes", "no"] }
+  told := wait_for "order.paid" where event.payload.id == trigger.event.payload.id
+  publish "order.shipped" { id: trigger.event.payload.id }
+}
+"#;
+
+fn text(place: &Place, args: &[&str]) -> String {
+    place.run(args).ok().out
+}
+
+fn first(place: &Place, args: &[&str]) -> Value {
+    place.run(&[args, &["--json"]].concat()).ok().lines()[0].clone()
+}
+
+#[test]
+fn words_that_mean_nothing_are_usage_errors() {
+    let place = Place::new();
+    place.run(&["init"]).ok();
+    for args in [
+        &["waits", "list", "--kind", "bogus"][..],
+        &["runs", "list", "--status", "bogus"],
+        &["runs", "list", "--since", "noon"],
+        &["runs", "bulk", "cancel", "--since", "noon"],
+        &["explain", "automation", "x", "--since", "noon"],
+    ] {
+        place.run(args).exits(2);
+    }
+}
+
+#[test]
+fn a_plan_of_an_empty_directory_makes_nothing() {
+    let place = Place::new();
+    place.write("ship.ew", SHIP);
+    let plan = place.json(&["plan", "ship.ew"]);
+    assert_eq!((&plan["added"], &plan["position"]), (&json!(["automation ship"]), &json!(0)));
+    place.run(&["plan", "ship.ew", "--exit-code"]).exits(1);
+    assert!(!place.path().join(".everwhen").exists());
+    place.run(&["apply", "ship.ew"]).ok();
+    assert_eq!(text(&place, &["plan", "ship.ew"]), "no changes\n");
+}
+
+#[test]
+fn lists_that_are_empty_say_so() {
+    let place = Place::new();
+    place.run(&["publish", "a.b"]).ok();
+    for args in [&["runs", "list"][..], &["waits", "list"], &["automations", "list"]] {
+        let done = place.run(args).ok();
+        assert_eq!((done.out.as_str(), done.err.as_str()), ("", "none\n"), "{args:?}");
+    }
+}
+
+#[test]
+fn runs_waits_and_reasons_are_told_in_words() {
+    let place = Place::new();
+    place.write("ship.ew", SHIP);
+    place.run(&["apply", "ship.ew"]).ok();
+    place.run(&["publish", "order.placed", r#"{"id":7}"#]).ok();
+    let wait = first(&place, &["waits", "list"]);
+    let waits = text(&place, &["waits", "list"]);
+    assert!(waits.contains("ship 7? (yes, no)"), "{waits}");
+    place.run(&["waits", "answer", wait["id"].as_str().unwrap(), "yes"]).ok();
+    let id = first(&place, &["runs", "list"])["id"].as_str().unwrap().to_owned();
+    let shown = text(&place, &["runs", "show", &id]);
+    assert!(shown.contains("completed  ask          answer\n"), "{shown}");
+    assert!(shown.contains("waiting    wait_for     "), "{shown}");
+    let paid = place.json(&["publish", "order.paid", r#"{"id":7}"#])["position"].to_string();
+    let explained = text(&place, &["explain", "event", &paid]);
+    assert!(explained.contains(&format!("ended the wait {id}.2: met")), "{explained}");
+    assert!(explained.starts_with(&format!("order.paid at {paid}, 20")), "{explained}");
+    let explained = text(&place, &["explain", "run", &id]);
+    assert!(!explained.contains('{') || explained.contains("because of order.placed at "), "{explained}");
+    assert!(explained.contains("decided: ship"), "{explained}");
+    assert!(explained.contains("led to order.shipped at "), "{explained}");
+    let got = text(&place, &["automations", "get", "ship"]);
+    assert!(got.contains("1 runs, 0 in progress") && got.contains("managed by: workspace:default"), "{got}");
+    assert!(got.contains("trigger t_") && got.contains("order.placed"), "{got}");
+    assert!(text(&place, &["automations", "list"]).contains("1 runs, 0 in progress"));
+}
+
+const SHOP: &str = r#"
+@namespace("shop")
+concept item {
+  code string
+  count int
+}
+
+mutation item createItem {
+  args { id string!  code string!  count int }
+  insert {
+    id: args.id
+    code: args.code
+    count: args.count
+  }
+}
+
+logic label {
+  args { code string! }
+  return "no. " + args.code
+}
+
+query item byCode {
+  args { code string! }
+  filter payload.code == args.code
+}
+"#;
+
+fn typed(place: &Place) {
+    place.write("shop.ew", SHOP);
+    place.run(&["apply", "shop.ew"]).ok();
+    let made = place.json(&["mutate", "createItem", "id=7", "code=0042", "count=3"]);
+    assert_eq!(made["fields"], json!({"code": "0042", "count": 3}), "{made}");
+    assert_eq!(place.run(&["call", "label", "code=42"]).ok().out, "no. 42\n");
+    assert!(place.run(&["query", "byCode", "code=0042"]).ok().out.contains("0042"));
+    place.run(&["mutate", "createItem", "id=8", "code=x", "count=many"]).exits(4);
+    let refused = place.run(&["call", "label", "--json"]).exits(4).error();
+    assert_eq!(refused["code"], "definition.arguments");
+    // The same again is the same row; something else under its id is refused.
+    assert_eq!(place.json(&["mutate", "createItem", "id=7", "code=0042", "count=3"])["changed"], false);
+    let refused =
+        place.run(&["mutate", "createItem", "id=7", "code=0043", "count=3", "--json"]).exits(4).error();
+    assert_eq!(refused["code"], "entity.exists");
+}
+
+#[test]
+fn arguments_are_read_as_they_are_declared_in_a_directory() {
+    typed(&Place::new());
+}
+
+#[test]
+fn arguments_are_read_as_they_are_declared_through_a_server() {
+    let place = Place::new();
+    let server = place.serve();
+    typed(&place);
+    drop(server);
+}
+
+#[test]
+fn publishes_that_wait_for_their_time_are_listed_near_and_far() {
+    let place = Place::new();
+    let rule = "[[attention]]\ntopic = \"sensor.#\"\nverdict = \"defer\"\nuntil = \"1h\"\n";
+    place.write("everwhen.toml", rule);
+    place.run(&["publish", "other.x"]).ok();
+    assert_eq!(place.run(&["events", "deferred", "--json"]).ok().out, "");
+    assert_eq!(place.json(&["publish", "sensor.a", r#"{"n":1}"#])["verdict"], "defer");
+    let near = place.run(&["events", "deferred", "--json"]).ok().lines();
+    assert_eq!((near.len(), &near[0]["event"]["topic"]), (1, &json!("sensor.a")), "{near:?}");
+    let server = place.serve();
+    assert_eq!(place.run(&["events", "deferred", "--json"]).ok().lines(), near);
+    drop(server);
+}

@@ -1,0 +1,93 @@
+//! Pages of the documentation are true: the automations of `docs/automations.md` are played in both ways of writing them, and
+//! `docs/http.md` lists the doors that there are.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+fn page(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
+}
+
+/// Info string and text of every fenced block.
+fn blocks(text: &str) -> Vec<(String, String)> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(info) = line.strip_prefix("```") else { continue };
+        let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        blocks.push((info.to_owned(), inside.join("\n") + "\n"));
+    }
+    blocks
+}
+
+#[test]
+fn every_automation_of_the_page_plays_its_scenario_in_ew_and_in_yaml() {
+    let text = std::fs::read_to_string(page("automations.md")).unwrap();
+    let place = Place::new();
+    let mut played = 0;
+    for (info, block) in blocks(&text) {
+        match info.split_once(' ') {
+            Some(("yaml", "scenario")) => {
+                place.write(&format!("s{played}-ew.yaml"), &block);
+                place.write(&format!("s{played}-yaml.yaml"), &block.replace(".ew]", ".yaml]"));
+                played += 1;
+            }
+            Some((_, file)) => drop(place.write(file, &block)),
+            None => panic!("a block without a file cannot be run:\n{block}"),
+        }
+    }
+    let done = place.run(&["test", "--json", "--kill-at-waits"]);
+    let lines: Vec<Value> = done.lines();
+    let failed: Vec<&Value> = lines.iter().filter(|line| line["passed"] != true).collect();
+    assert!(failed.is_empty() && done.code == 0, "{failed:#?}\n{}", done.err);
+    assert_eq!(lines.len(), 2 * played);
+    assert!(played >= 5);
+}
+
+#[test]
+fn the_files_of_the_automations_page_check_cleanly_and_are_laid_out() {
+    let text = std::fs::read_to_string(page("automations.md")).unwrap();
+    for ending in [".ew", ".yaml"] {
+        let place = Place::new();
+        for (info, block) in blocks(&text) {
+            let Some((_, file)) = info.split_once(' ') else { continue };
+            if file == "concepts.ew" || file.ends_with(ending) {
+                place.write(file, &block);
+            }
+        }
+        let checked = place.run(&["check", "--json"]).ok();
+        assert_eq!(checked.out, "");
+        place.run(&["fmt", "--check", "."]).ok();
+    }
+}
+
+/// The tables of the page, a line for each route.
+fn tables() -> String {
+    let mut text = String::new();
+    let mut part = "";
+    for route in server::ROUTES {
+        if route.part != part {
+            part = route.part;
+            text.push_str(&format!("\n## {part}\n\n| method | path | what | needs |\n|---|---|---|---|\n"));
+        }
+        let method = route.method.to_uppercase();
+        text.push_str(&format!("| `{method}` | `{}` | {} | `{}` |\n", route.path, route.what, route.needs));
+    }
+    text
+}
+
+#[test]
+fn the_page_of_doors_lists_those_that_the_router_has() {
+    let path = page("http.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, _) = text.split_once("\n## ").unwrap();
+    let whole = format!("{}\n{}", before.trim_end(), tables());
+    if std::env::var("EVERWHEN_GOLDEN").is_ok_and(|how| how == "write") {
+        std::fs::write(&path, whole).unwrap();
+    } else {
+        assert!(text == whole, "docs/http.md differs from the routes; EVERWHEN_GOLDEN=write writes it");
+    }
+}

@@ -1,0 +1,252 @@
+//! What clients meet at the edge of runs and declarations: codes of their own door, and shapes without holes.
+
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+
+const AUTOMATIONS: &str = r#"
+- automation: ship
+  triggers: [{event: order.placed}]
+  mode: parallel
+  actions:
+    - {id: ok, approve: {question: "ship it?"}}
+    - publish: {topic: order.answered, payload: {ok: "{{ ok }}"}}
+- automation: loops
+  triggers: [{manual: true}]
+  actions:
+    - repeat: {while: "vars.done != true", do: [{vars: {done: false}}]}
+- automation: stubborn
+  triggers: [{manual: true}]
+  actions:
+    - {fail: no, retry: {max: 3, base: 1h, limit: 1h}}
+- automation: hourly
+  triggers: [{cron: "0 * * * *"}]
+  mode: parallel
+  actions:
+    - publish: {topic: hour.struck, space: default, payload: {event: "{{ event }}"}}
+"#;
+
+fn server() -> Server {
+    let server = Server::told("2026-01-01T00:00:00Z");
+    server.apply("a.yaml", AUTOMATIONS);
+    server
+}
+
+fn settle(server: &Server) {
+    server.post("/v1/clock", r#"{"advance":0}"#).ok(200);
+}
+
+fn started(server: &Server, name: &str) -> Value {
+    let id = server.post("/v1/runs", json!({ "automation": name }).to_string()).json()["id"].clone();
+    settle(server);
+    server.get(&format!("/v1/runs/{}", id.as_str().unwrap())).ok(200)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        _ => false,
+    }
+}
+
+#[test]
+fn every_door_refuses_with_a_code_of_its_own() {
+    let server = server();
+    let posts = [
+        ("/v1/runs", r#"{"automaton":"x"}"#),
+        ("/v1/runs", "[]"),
+        ("/v1/runs/bulk", r#"{"do":"cancel","where":{"since":"noon"}}"#),
+        ("/v1/clock", r#"{"by":"5m"}"#),
+        ("/v1/clock", r#"{"to":"noon"}"#),
+        ("/v1/simulate", r#"{"events":[]}"#),
+        ("/v1/backtest", r#"{"files":{},"from":"noon"}"#),
+        ("/v1/plan", r#"{"file":{}}"#),
+        ("/v1/erase", r#"{"position":1}"#),
+        ("/v1/queries/x", r#"{"arg":{}}"#),
+        ("/v1/subscriptions", r#"{"colour":1}"#),
+        ("/v1/waits/x.1/answer", r#"{"answer":1}"#),
+        ("/api/events/drain", r#"{"limit":-1}"#),
+    ];
+    for (path, body) in posts {
+        let refused = server.post(path, body).refused(400, "request.invalid");
+        assert!(refused["detail"].is_string(), "{path}: {refused}");
+    }
+    for path in ["/v1/runs?since=noon", "/v1/decisions?since=noon", "/v1/explain/automation/ship?since=noon"]
+    {
+        let refused = server.get(path).refused(400, "request.invalid");
+        assert_eq!(refused["parameter"], "since", "{path}");
+    }
+    let refused = server.get("/v1/decisions?outcome=bogus").refused(400, "request.invalid");
+    assert!(refused["hint"].as_str().unwrap().contains("superseded"), "{refused}");
+    server.get("/v1/decisions?outcome=ran").ok(200);
+    server.put("/v1/groups/g", r##"{"pattern":"#"}"##).ok(201);
+    server.post("/v1/groups/g/pull", r#"{"colour":1}"#).refused(422, "group.invalid");
+}
+
+#[test]
+fn what_stands_for_an_event_is_checked_like_one() {
+    let server = server();
+    let run = |event: Value, dry: bool| {
+        server.post("/v1/runs", json!({"automation": "ship", "event": event, "dry_run": dry}).to_string())
+    };
+    let refused = run(json!({"topic": "a..b"}), false).refused(422, "event.topic_invalid");
+    assert_eq!(refused["pointer"], "/event/topic");
+    run(json!({"topic": "a..b"}), true).refused(422, "event.topic_invalid");
+    run(json!({"topic": "graph.node.created.x"}), false).refused(422, "event.topic_reserved");
+    run(json!({"topic": "graph.node.created.x"}), true).ok(200);
+    let refused = run(json!({"topic": "a", "colour": 1}), false).refused(422, "event.invalid");
+    assert_eq!(refused["pointer"], "/event/colour");
+    let real = server.publish("order.placed", "{}");
+    let real = server.get(&format!("/v1/events/{real}")).ok(200);
+    assert_eq!(run(real, false).status, 202, "a recorded event may be given as it is");
+}
+
+#[test]
+fn an_approval_is_yes_or_no_in_whatever_words_it_is_given() {
+    for (given, is) in
+        [(json!("approve"), true), (json!("No"), false), (json!(true), true), (json!("rejected"), false)]
+    {
+        let server = server();
+        server.publish("order.placed", "{}");
+        settle(&server);
+        let wait = server.get("/v1/waits").ok(200)["waits"][0]["id"].as_str().unwrap().to_owned();
+        let answer = |value: &Value| {
+            server.post(&format!("/v1/waits/{wait}/answer"), json!({ "value": value }).to_string())
+        };
+        let refused = answer(&json!("perhaps")).refused(400, "request.invalid");
+        assert_eq!(refused["pointer"], "/value");
+        answer(&json!(7)).refused(400, "request.invalid");
+        answer(&given).ok(200);
+        settle(&server);
+        let said = server.get("/v1/events?topic=order.answered").ok(200);
+        assert_eq!(said["events"][0]["payload"], json!({ "ok": is }), "{given}");
+        let topic = if is { "hitl.approved" } else { "hitl.rejected" };
+        assert_eq!(
+            server.get(&format!("/v1/events?topic={topic}")).ok(200)["events"][0]["payload"]["answer"],
+            given
+        );
+    }
+}
+
+#[test]
+fn a_loop_that_never_ends_fails_its_run_and_says_why() {
+    let server = server();
+    let run = started(&server, "loops");
+    assert_eq!((&run["status"], &run["error"]["code"]), (&json!("failed"), &json!("repeat.limit")), "{run}");
+    assert!(run["error"]["message"].as_str().unwrap().contains("1000 rounds"), "{run}");
+}
+
+#[test]
+fn a_run_shows_no_nulls_and_the_steps_it_stands_at() {
+    let server = server();
+    server.publish("order.placed", "{}");
+    settle(&server);
+    let id = server.get("/v1/runs?automation=ship").ok(200)["runs"][0]["id"].as_str().unwrap().to_owned();
+    let run = server.get(&format!("/v1/runs/{id}")).ok(200);
+    let steps = &run["steps"];
+    assert_eq!(
+        (&steps[0]["path"], &steps[0]["kind"], &steps[0]["status"]),
+        (&json!("actions[0]"), &json!("approve"), &json!("waiting")),
+        "{run}"
+    );
+    server.post(&format!("/v1/runs/{id}/cancel"), "").ok(200);
+    let cancelled = server.get(&format!("/v1/runs/{id}")).ok(200);
+    let stubborn = started(&server, "stubborn");
+    assert_eq!(stubborn["steps"].as_array().unwrap().len(), 1, "{stubborn}");
+    assert_eq!(stubborn["steps"][0]["status"], "waiting");
+    for _ in 0..3 {
+        server.post("/v1/clock", r#"{"advance":"1h"}"#).ok(200);
+    }
+    let path = format!("/v1/runs/{}", stubborn["id"].as_str().unwrap());
+    let failed = server.get(&path).ok(200);
+    assert_eq!(failed["steps"].as_array().unwrap().len(), 1, "{failed}");
+    assert_eq!(
+        (&failed["steps"][0]["status"], &failed["steps"][0]["attempts"]),
+        (&json!("failed"), &json!(4))
+    );
+    let explained = server.get(&format!("/v1/explain/run/{id}")).ok(200);
+    for shown in [&run, &cancelled, &failed, &explained] {
+        assert!(!has_null(shown), "{shown}");
+    }
+    assert_eq!(cancelled["error"], json!({"code": "cancelled"}), "{cancelled}");
+    let hours = server.get("/v1/events?topic=hour.struck").ok(200);
+    let event = &hours["events"][0]["payload"]["event"];
+    assert!(event["topic"].is_string() && event.get("id").is_none(), "{event}");
+}
+
+#[test]
+fn an_explained_event_names_the_waits_that_it_ended() {
+    let server = Server::told("2026-01-01T00:00:00Z");
+    let waits = "automation: waits\ntriggers: [{event: begin}]\nactions:\n  - wait_for: {event: go.on}\n";
+    server.apply("a.yaml", waits);
+    server.publish("begin", "{}");
+    settle(&server);
+    let position = server.publish("go.on", "{}");
+    settle(&server);
+    let explained = server.get(&format!("/v1/explain/event/{position}")).ok(200);
+    let wait = &explained["waits"][0];
+    assert_eq!((&wait["automation"], &wait["how"]), (&json!("waits"), &json!("met")), "{explained}");
+    assert_eq!(wait["id"], format!("{}.1", wait["run"].as_str().unwrap()));
+}
+
+#[test]
+fn a_move_of_the_clock_has_an_end() {
+    let server = Server::told("2026-01-01T00:00:00Z");
+    let refused = server.post("/v1/clock", r#"{"advance":"1000000d"}"#).refused(400, "request.invalid");
+    assert!(refused["hint"].as_str().unwrap().contains("36525d"), "{refused}");
+    server.post("/v1/clock", r#"{"to":"9999-01-01T00:00:00Z"}"#).refused(400, "request.invalid");
+    assert_eq!(server.post("/v1/clock", r#"{"advance":"36525d"}"#).ok(200)["now"], "2126-01-02T00:00:00Z");
+}
+
+#[test]
+fn a_plan_tells_of_runs_that_a_change_or_a_removal_leaves_behind() {
+    let server = server();
+    server.publish("order.placed", "{}");
+    settle(&server);
+    let plan = |text: &str| {
+        server.post("/v1/plan", json!({"files": {"a.yaml": text}}).to_string()).ok(200)["runs_on_old_versions"].clone()
+    };
+    assert_eq!(plan(AUTOMATIONS), json!({}));
+    assert_eq!(plan(&AUTOMATIONS.replace("ship it?", "send it?")), json!({"ship": 1}));
+    let rest = AUTOMATIONS.split_once("- automation: loops").unwrap().1;
+    assert_eq!(plan(&format!("- automation: loops{rest}")), json!({"ship": 1}));
+}
+
+#[test]
+fn files_that_are_no_declarations_though_they_look_like_it_are_refused() {
+    let server = server();
+    for text in [
+        "}{",
+        "trigger: {event: a}\naction: []",
+        "automations: []",
+        "just words",
+        "automation: x\ntriggers: [{event: []}]",
+    ] {
+        let body = json!({"files": {"a.yaml": text}}).to_string();
+        server.post("/v1/plan", &body).refused(422, "definition.invalid");
+        server.post("/v1/backtest", &body).refused(422, "definition.invalid");
+    }
+}
+
+#[test]
+fn whoever_is_lost_is_told_every_beginning() {
+    let server = Server::start();
+    let hint = server.get("/v1/nothing").refused(404, "not_found")["hint"].as_str().unwrap().to_owned();
+    for path in [
+        "/v1/logic",
+        "/v1/clock",
+        "/v1/simulate",
+        "/v1/backtest",
+        "/v1/subscriptions",
+        "/readyz",
+        "/api/events",
+    ] {
+        assert!(hint.contains(path), "{path}: {hint}");
+    }
+    let mut seen: Vec<(&str, &str)> = server::ROUTES.iter().map(|route| (route.method, route.path)).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), server::ROUTES.len(), "a route stands there twice");
+}
