@@ -236,7 +236,10 @@ impl World {
         let started = self.tenant().start_run(&Caller::local(), name, input, None);
         let said = started.as_ref().map(|started| started.outcome.as_str());
         self.note(format_args!("start {name} -> {:?}", said.map_err(|problem| problem.code().as_str())));
-        excused(started.map(drop))
+        match started {
+            Err(problem) if problem.code() == model::Code::NotFound => Ok(()),
+            started => excused(started.map(drop)),
+        }
     }
 
     fn cancel_one(&mut self) -> Result<(), String> {
