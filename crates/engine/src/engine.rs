@@ -182,6 +182,11 @@ impl Engine {
         &self.0.dir
     }
 
+    /// The engine's time.
+    pub fn now(&self) -> model::Timestamp {
+        self.0.around.clock.now()
+    }
+
     /// Who may do what here.
     pub fn authority(&self) -> &Authority {
         &self.0.authority

@@ -10,7 +10,7 @@ use crate::bench;
 use crate::commands::{
     apply, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor, drain,
     entity, erase, events, explain, export, fmt, groups, import, init, publish, query, replay, restore, runs,
-    salvage, schema, serve, simulate, subscriptions, tail, test, r#try, verify,
+    salvage, schema, serve, simulate, subscriptions, tail, test, tokens, r#try, verify,
 };
 use crate::config::edits;
 
@@ -68,6 +68,7 @@ pub enum Command {
     Runs(runs::Args),
     Waits(automations::WaitsArgs),
     Subscriptions(subscriptions::Args),
+    Tokens(tokens::Args),
     Explain(explain::Args),
     Call(call::Args),
     Backtest(backtest::Args),

@@ -37,6 +37,7 @@ pub mod simulate;
 pub mod subscriptions;
 pub mod tail;
 pub mod test;
+pub mod tokens;
 pub mod r#try;
 pub mod verify;
 
@@ -75,6 +76,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Runs(args) => runs::run(args, session).await,
         Command::Waits(args) => automations::waits(args, session).await,
         Command::Subscriptions(args) => subscriptions::run(args, session).await,
+        Command::Tokens(args) => tokens::run(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,
         Command::Simulate(args) => simulate::run(args, session).await,
         Command::Call(args) => call::run(args, session).await,

@@ -17,6 +17,7 @@ pub mod host;
 pub mod maintain;
 pub mod runs;
 pub mod subscriptions;
+pub mod tokens;
 
 /// How long a command waits for a directory that another short command holds just now.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -81,6 +81,7 @@ codes! {
     NotFound "not_found" 404 3 Author "there is nothing here";
     AuthRequired "auth.required" 401 5 Author "a token is required";
     AuthDenied "auth.denied" 403 5 Author "not allowed";
+    TokenInvalid "token.invalid" 422 4 Author "a token cannot be made like that";
     HookRefused "hook.refused" 401 5 Outside "the delivery is not believed";
     HookInvalid "hook.invalid" 422 4 Author "the hook is not valid";
     QuotaExceeded "quota.exceeded" 429 6 Author "a limit was reached";

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use engine::authority::Grant;
 use engine::{Caller, Tenant};
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderName};
+use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use model::{Code, Position, Problem};
 
 use crate::problem::{Refusal, bad_request};
 use crate::query::Params;
-use crate::{Doors, aside, body};
+use crate::{Doors, aside, body, rights};
 
 const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
 const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
@@ -26,25 +28,48 @@ pub struct Call {
     pub doors: Arc<Doors>,
     pub tenant: Tenant,
     pub caller: Caller,
+    /// `None`: may do everything.
+    pub grant: Option<Arc<Grant>>,
     pub head: Parts,
     pub body: Body,
 }
 
 impl FromRequest<Arc<Doors>> for Call {
-    type Rejection = Refusal;
+    type Rejection = Response;
 
-    async fn from_request(request: Request, doors: &Arc<Doors>) -> Result<Call, Refusal> {
+    async fn from_request(request: Request, doors: &Arc<Doors>) -> Result<Call, Response> {
         let (head, body) = request.into_parts();
-        authorise(&head.headers, doors)?;
-        body::not_encoded(&head.headers)?;
-        body::is_named(&head.headers, &body)?;
-        let caller = caller(&head.headers)?;
-        let tenant = tenant(&head.headers, doors).await?;
-        Ok(Call { doors: doors.clone(), tenant, caller, head, body })
+        let grant = rights::grant(&head.headers, doors).map_err(refused)?;
+        if let Some(grant) = &grant {
+            rights::permit(&head, grant)?;
+        }
+        Call::of(head, body, grant, doors).await.map_err(refused)
     }
 }
 
+fn refused(problem: Problem) -> Response {
+    Refusal(problem).into_response()
+}
+
 impl Call {
+    async fn of(
+        head: Parts,
+        body: Body,
+        grant: Option<Arc<Grant>>,
+        doors: &Arc<Doors>,
+    ) -> Result<Call, Problem> {
+        body::not_encoded(&head.headers)?;
+        body::is_named(&head.headers, &body)?;
+        let caller = caller(&head.headers, grant.as_deref())?;
+        let named = match &grant {
+            // The tenant is the token's, whatever else is said.
+            Some(grant) => Some(grant.tenant.as_str()),
+            None => text(&head.headers, &TENANT)?,
+        };
+        let tenant = tenant(named, doors).await?;
+        Ok(Call { doors: doors.clone(), tenant, caller, grant, head, body })
+    }
+
     /// The query's parameters, of which only `known` may stand there.
     pub fn params(&self, known: &[&str]) -> Result<Params, Problem> {
         Params::read(self.head.uri.query(), known)
@@ -88,26 +113,18 @@ pub async fn wait_for(doors: &Doors, tenant: &Tenant, position: Position) -> Res
     }
 }
 
-/// Tokens come with a later issue; until then anybody may ask, and only a wrong local token is refused.
-fn authorise(headers: &HeaderMap, doors: &Doors) -> Result<(), Problem> {
-    let (Some(given), Some(token)) = (headers.get(AUTHORIZATION), &doors.token) else { return Ok(()) };
-    let given = given.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
-    if same(given, token.as_bytes()) {
-        return Ok(());
-    }
-    Err(Problem::new(Code::AuthRequired, "the token is not valid here")
-        .hint("use the token in the data directory's serve.json, or leave the header out"))
-}
-
 /// Compares without telling by its duration where the first difference is.
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
-fn caller(headers: &HeaderMap) -> Result<Caller, Problem> {
-    let mut caller = match text(headers, &ACTOR)? {
-        Some(actor) => Caller::named(actor).map_err(|problem| problem.with("parameter", ACTOR.as_str()))?,
-        None => Caller::local(),
+fn caller(headers: &HeaderMap, grant: Option<&Grant>) -> Result<Caller, Problem> {
+    let mut caller = match (grant, text(headers, &ACTOR)?) {
+        (Some(grant), _) => Caller { actor: grant.actor(), trace: None, outside: true },
+        (None, Some(actor)) => {
+            Caller::named(actor).map_err(|problem| problem.with("parameter", ACTOR.as_str()))?
+        }
+        (None, None) => Caller::local(),
     };
     // A trace that cannot be read is no reason to refuse an event (W3C trace context says: ignore it).
     caller.trace =
@@ -123,8 +140,8 @@ fn is_trace(text: &str) -> bool {
     [2, 32, 16, 2].into_iter().all(|length| parts.next().is_some_and(|part| hex(part, length)))
 }
 
-async fn tenant(headers: &HeaderMap, doors: &Arc<Doors>) -> Result<Tenant, Problem> {
-    let name = text(headers, &TENANT)?.unwrap_or(&doors.default_tenant);
+async fn tenant(named: Option<&str>, doors: &Arc<Doors>) -> Result<Tenant, Problem> {
+    let name = named.unwrap_or(&doors.default_tenant);
     let default = name == doors.default_tenant;
     if default && let Some(tenant) = doors.default.get() {
         return Ok(tenant.clone());

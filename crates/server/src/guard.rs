@@ -52,11 +52,10 @@ async fn route(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Res
     if request.method() != Method::POST || request.uri().path() != "/v1/events" {
         return TowerToHyperService::new(router).call(request).await;
     }
-    let answer = match Call::from_request(request, &doors).await {
-        Ok(call) => publish::publish(call).await,
-        Err(refusal) => Err(refusal),
-    };
-    Ok(answer.into_response())
+    Ok(match Call::from_request(request, &doors).await {
+        Ok(call) => publish::publish(call).await.into_response(),
+        Err(refused) => refused,
+    })
 }
 
 /// Polls `call` and turns a panic in it into a value.

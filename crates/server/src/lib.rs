@@ -41,14 +41,17 @@ mod pipe;
 mod problem;
 mod publish;
 mod query;
+mod rights;
 mod routes;
 mod runs;
 mod seed003;
 mod stream;
 mod subscriptions;
+mod tokens;
 
 pub use hooks::{signature, tried};
 pub use subscriptions::drained;
+pub use tokens::terms;
 
 pub use patience::Patience;
 pub use routes::{ROUTES, Route};
@@ -57,8 +60,9 @@ pub use routes::{ROUTES, Route};
 pub struct Options {
     /// Bound already, so that port 0 is known before the first request.
     pub listener: TcpListener,
-    /// The token in `serve.json`; a request may give it, and a wrong one is refused unless `no_auth`.
+    /// The token in `serve.json`: whoever can read that file may do everything.
     pub token: Option<String>,
+    /// Whoever can connect may do everything; for loopback only.
     pub no_auth: bool,
     /// The tenant of a request that names none.
     pub default_tenant: String,
@@ -83,10 +87,10 @@ pub async fn serve_with(
 ) -> Result<(), Problem> {
     let Options { listener, token, no_auth, default_tenant } = options;
     let (phase, watched) = watch::channel(Phase::Open);
-    let token = token.filter(|_| !no_auth);
     let default = OnceLock::new();
     let local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let doors = Arc::new(Doors { engine, token, local, default_tenant, default, patience, phase: watched });
+    let doors =
+        Arc::new(Doors { engine, token, no_auth, local, default_tenant, default, patience, phase: watched });
     connection::accept(listener, doors, phase, shutdown).await;
     Ok(())
 }
@@ -95,6 +99,7 @@ pub async fn serve_with(
 pub(crate) struct Doors {
     engine: Engine,
     token: Option<String>,
+    no_auth: bool,
     /// Only this machine can reach it.
     local: bool,
     default_tenant: String,

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use engine::authority::Permission;
 use engine::metrics::{BUCKETS, Handled, Histogram, Metrics, Topic};
+use hyper::HeaderMap;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use model::{Code, Problem};
 
 use crate::problem::Answer;
-use crate::{Doors, aside};
+use crate::{Doors, aside, rights};
 
 mod automations;
 #[cfg(test)]
@@ -23,7 +26,14 @@ struct Lag {
     events: u64,
 }
 
-pub async fn metrics(State(doors): State<Arc<Doors>>) -> Answer {
+/// Open on loopback; elsewhere it needs a token that may read.
+pub async fn metrics(State(doors): State<Arc<Doors>>, headers: HeaderMap) -> Answer {
+    if !doors.local
+        && let Some(grant) = rights::grant(&headers, &doors)?
+        && !grant.may(Permission::Read)
+    {
+        return Err(Problem::new(Code::NotFound, "there is nothing here").into());
+    }
     let text = aside::blocking(move || {
         let mut text = render(&doors.engine.metrics(), &lags(&doors));
         automations::render(&mut text, &doors.engine.metrics().automations, &automations::standing(&doors));

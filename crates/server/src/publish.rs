@@ -59,7 +59,7 @@ pub async fn publish(call: Call) -> Answer {
     }
     let limits = call.tenant.limits();
     let key = key(&call.head.headers)?;
-    let Call { doors, tenant, caller, head, body } = call;
+    let Call { doors, tenant, caller, head, body, .. } = call;
     let bytes = body::read(body, ARRAY_BYTES_MAX.max(event_bytes_max(&limits)), doors.patience.body).await?;
     let named = shape.named();
     let said = said(shape, &bytes, &head.headers, &limits).map_err(named)?;

@@ -8,7 +8,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::{
     Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, metrics, problem,
-    publish, runs, seed003, stream, subscriptions,
+    publish, runs, seed003, stream, subscriptions, tokens,
 };
 
 /// One method of one path.
@@ -19,7 +19,7 @@ pub struct Route {
     pub method: &'static str,
     /// With its variables in braces.
     pub path: &'static str,
-    /// What a token must allow, once there are tokens.
+    /// What a token must allow.
     pub needs: &'static str,
     pub what: &'static str,
     door: fn() -> MethodRouter<Arc<Doors>>,
@@ -175,6 +175,16 @@ routes! {
             "`enable` or `disable`";
         post "/v1/clock" clock::advance, "admin",
             "Move the clock of a `serve --clock`: `advance` or `to`";
+    }
+    "Tokens" {
+        get "/v1/tokens" tokens::list, "admin",
+            "Every token, revoked ones too, without its text";
+        post "/v1/tokens" tokens::create, "admin",
+            "Give one out: `role`, optionally `name scopes expires_in`; its text is in this answer and nowhere else";
+        get "/v1/tokens/{id}" tokens::get, "admin",
+            "One token, without its text";
+        delete "/v1/tokens/{id}" tokens::revoke, "admin",
+            "Revoke one, from the next request on";
     }
     "The house" {
         post "/v1/erase" maintain::erase, "admin",

@@ -132,6 +132,11 @@ impl Permissions {
         Permissions(list.iter().fold(0, |set, permission| set | *permission as u16))
     }
 
+    /// Whether all of the others are among these.
+    pub fn covers(self, others: Permissions) -> bool {
+        others.0 & !self.0 == 0
+    }
+
     pub fn has(self, permission: Permission) -> bool {
         self.0 & permission as u16 != 0
     }
@@ -178,7 +183,7 @@ impl Terms {
         let mut set = Permissions::default();
         for (at, scope) in self.scopes.iter().enumerate() {
             let wrong = |detail: String, hint: String| {
-                Problem::new(Code::RequestInvalid, detail).hint(hint).at(format!("/scopes/{at}"))
+                Problem::new(Code::TokenInvalid, detail).hint(hint).at(format!("/scopes/{at}"))
             };
             let Some(permission) = Permission::parse(scope) else {
                 let names: Vec<&str> = Permission::ALL.iter().map(|permission| permission.as_str()).collect();

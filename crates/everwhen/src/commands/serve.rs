@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::authority::{Role, Terms};
 use engine::clock::ToldClock;
-use engine::{Engine, Options};
+use engine::{Caller, Engine, Options};
 use model::{Code, Problem, Timestamp};
 use serde_json::json;
 
@@ -41,8 +42,7 @@ pub struct Args {
     /// Where to listen [default: 127.0.0.1:3837]; port 0 picks one
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Also let in who shows a wrong token. There are no tokens of users yet: whoever can connect is let in, which is
-    /// why only loopback addresses are served
+    /// Ask nobody for a token: whoever can connect may do everything. On loopback addresses only
     #[arg(long)]
     no_auth: bool,
     /// Apply the workspace again whenever it is saved
@@ -61,7 +61,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let config = session.config()?;
     let data = session.data()?;
     let listen = args.listen.unwrap_or(config.listen);
-    check_address(&listen)?;
+    check_address(&listen, args.no_auth)?;
     let workspace = args.workspace.map(|path| Workspace::open(path, session)).transpose()?;
 
     // First the address, so that one that is taken leaves no new directory behind.
@@ -97,9 +97,14 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         None => None,
     };
 
+    let first = if args.no_auth { None } else { first_token(&engine).await? };
     let doors = Doors { no_auth: args.no_auth, default_tenant };
     let mut host = Host::start(engine, data.clone(), listener, doors).await?;
-    let ready = json!({ "ready": true, "url": host.url(), "pid": std::process::id(), "data": data });
+    let mut ready = json!({ "ready": true, "url": host.url(), "pid": std::process::id(), "data": data });
+    if let Some(token) = first {
+        session.out.note(&format!("the owner's token, shown this once: {token}"));
+        ready["owner_token"] = token.into();
+    }
     session.out.result(&ready, || format!("listening on {}", host.url()))?;
 
     tokio::select! {
@@ -109,6 +114,16 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     }
     session.out.note("stopping");
     stop(host, session).await
+}
+
+/// Who starts a directory that nobody has a token of becomes its owner.
+async fn first_token(engine: &Engine) -> Result<Option<String>, Problem> {
+    if !engine.authority().is_empty() {
+        return Ok(None);
+    }
+    let terms = Terms { name: "owner".to_owned(), ..Terms::of(Role::Owner) };
+    let (text, _) = engine.authority().create(&engine.main()?, &Caller::local(), terms).await?;
+    Ok(Some(text))
 }
 
 fn instant(text: &str) -> Result<Timestamp, String> {
@@ -148,18 +163,18 @@ async fn stop(host: Host, session: &Session) -> Result<(), Stop> {
     }
 }
 
-/// Only loopback for now: there are no tokens yet, so whoever could connect could publish.
-fn check_address(listen: &str) -> Result<(), Problem> {
+/// Without tokens only those on this machine may connect.
+fn check_address(listen: &str, no_auth: bool) -> Result<(), Problem> {
     let wrong = |why: &dyn std::fmt::Display| {
         Problem::new(Code::UsageInvalid, format!("\"{listen}\" is not an address to listen on: {why}"))
             .hint("write it like 127.0.0.1:3837")
     };
     let addresses: Vec<_> = listen.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
-    if addresses.iter().any(|address| !address.ip().is_loopback()) {
+    if no_auth && addresses.iter().any(|address| !address.ip().is_loopback()) {
         let detail =
-            format!("\"{listen}\" is not a loopback address, and there are no tokens yet to keep others out");
+            format!("\"{listen}\" is not a loopback address, and with --no-auth everybody would be let in");
         return Err(Problem::new(Code::UsageInvalid, detail)
-            .hint("listen on 127.0.0.1 and put a proxy that checks who asks in front of it"));
+            .hint("leave --no-auth out, so that tokens are asked for, or listen on 127.0.0.1"));
     }
     Ok(())
 }
@@ -169,11 +184,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_listens_where_others_could_connect() {
-        assert!(check_address("127.0.0.1:0").is_ok());
-        assert!(check_address("[::1]:0").is_ok());
+    fn without_tokens_nobody_listens_where_others_could_connect() {
+        assert!(check_address("127.0.0.1:0", true).is_ok());
+        assert!(check_address("[::1]:0", true).is_ok());
+        assert!(check_address("0.0.0.0:0", false).is_ok());
         for address in ["0.0.0.0:0", "[::]:0", "nowhere", ""] {
-            assert_eq!(check_address(address).unwrap_err().code(), Code::UsageInvalid, "{address}");
+            assert_eq!(check_address(address, true).unwrap_err().code(), Code::UsageInvalid, "{address}");
         }
     }
 }

@@ -23,6 +23,7 @@ mod pipes;
 mod runs;
 mod scenarios;
 mod support;
+mod tokens;
 mod tour;
 mod tries;
 mod watch;

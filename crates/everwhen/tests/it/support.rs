@@ -76,7 +76,12 @@ impl Place {
     }
 
     pub fn serve_with(&self, more: &[&str]) -> Server {
-        let args = [&["serve", "--listen", "127.0.0.1:0", "--no-auth", "--json"], more].concat();
+        self.serve_asking(&[&["--no-auth"], more].concat())
+    }
+
+    /// A server that asks for tokens.
+    pub fn serve_asking(&self, more: &[&str]) -> Server {
+        let args = [&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat();
         let log = std::fs::File::create(self.0.join("serve.log")).unwrap();
         let mut child = self.command(&args).stderr(log).spawn().unwrap();
         let mut line = String::new();

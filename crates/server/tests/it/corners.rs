@@ -82,9 +82,9 @@ fn what_is_no_http_is_refused_and_the_server_goes_on() {
 }
 
 #[test]
-fn a_wrong_token_is_refused_and_none_is_needed_yet() {
+fn who_holds_the_directory_is_let_in_and_a_wrong_token_is_told_how_to_ask() {
     let server = Server::start_with(Patience::default(), Some("secret"));
-    server.get("/v1/events").ok(200);
+    server.get("/v1/events").refused(401, "auth.required");
     server.send("GET", "/v1/events", &["authorization: Bearer secret"], "").ok(200);
     let reply = server.send("GET", "/v1/events", &["authorization: Bearer wrong"], "");
     reply.refused(401, "auth.required");

@@ -18,6 +18,7 @@ mod maintain;
 mod min_position;
 mod ndjson;
 mod publish;
+mod rights;
 mod runs;
 mod seed003;
 mod shutdown;

@@ -1,0 +1,117 @@
+//! Who asks and whether they may: a token is asked what its route needs (contracts §13).
+//!
+//! ```text
+//!  no token, or one that is not known   401, always in the same words
+//!  known, and not enough                403 for writes and administration; what is read is as good as absent: 404, an empty list
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use axum::extract::MatchedPath;
+use axum::response::{IntoResponse, Response};
+use engine::authority::{Grant, Permission};
+use hyper::header::AUTHORIZATION;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode};
+use model::{Code, Problem};
+use serde_json::{Map, Value};
+
+use crate::problem::Refusal;
+use crate::publish::json as json_answer;
+use crate::{Doors, ROUTES};
+
+/// What each method of a path asks of a token; `None`: nothing. A word that is no permission keeps everybody out, which a
+/// test notices.
+type Needs = HashMap<&'static str, Vec<(&'static str, Option<Permission>)>>;
+
+static NEEDS: LazyLock<Needs> = LazyLock::new(|| {
+    let mut needs = Needs::new();
+    for route in ROUTES {
+        let needed = match route.needs {
+            "open" => None,
+            "metrics" => Some(Permission::Read),
+            word => Some(Permission::parse(word).unwrap_or(Permission::Node)),
+        };
+        needs.entry(route.path).or_default().push((route.method, needed));
+    }
+    needs
+});
+
+fn needed(method: &Method, path: &str) -> Option<Permission> {
+    let methods = NEEDS.get(path).map_or(&[][..], Vec::as_slice);
+    let found = methods.iter().find(|(of, _)| method.as_str().eq_ignore_ascii_case(of));
+    found.map_or(Some(Permission::Node), |(_, needed)| *needed)
+}
+
+/// The token of a request, or `None` where none is asked for and for who holds the directory itself.
+pub fn grant(headers: &HeaderMap, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem> {
+    if doors.no_auth {
+        return Ok(None);
+    }
+    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some(given) = given.and_then(|given| given.strip_prefix("Bearer ")) else {
+        return Err(Problem::new(Code::AuthRequired, "a token is required").hint(
+            "send \"Authorization: Bearer ew_…\"; an owner or admin gives one out (`everwhen tokens create`)",
+        ));
+    };
+    let local =
+        doors.token.as_ref().is_some_and(|token| crate::caller::same(given.as_bytes(), token.as_bytes()));
+    if local {
+        return Ok(None);
+    }
+    doors.engine.authority().grant(given, doors.engine.now()).map(Some)
+}
+
+/// What a route gives to who may not use it.
+pub fn permit(head: &Parts, grant: &Grant) -> Result<(), Response> {
+    // Publishing goes past the router, so that its path is the one that was asked for.
+    let matched = head.extensions.get::<MatchedPath>().map_or(head.uri.path(), MatchedPath::as_str);
+    let method = if head.method == Method::HEAD { Method::GET } else { head.method.clone() };
+    let Some(needed) = needed(&method, matched) else { return Ok(()) };
+    if grant.may(needed) {
+        return Ok(());
+    }
+    let administers = matches!(needed, Permission::Admin | Permission::Node | Permission::AutomationAdmin);
+    if method != Method::GET || administers {
+        let detail = format!("this token does not allow \"{}\"", needed.as_str());
+        return Err(
+            Refusal(Problem::new(Code::AuthDenied, detail).hint("use a token that does")).into_response()
+        );
+    }
+    Err(match list_of(matched) {
+        Some(name) => {
+            let empty = Map::from_iter([(name.to_owned(), Value::Array(Vec::new()))]);
+            json_answer(StatusCode::OK, Value::Object(empty).to_string())
+        }
+        None => Refusal(Problem::new(Code::NotFound, "there is nothing here")).into_response(),
+    })
+}
+
+/// The one field of a list that is empty; `None` for what is one thing.
+fn list_of(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "/v1/events" | "/v1/events/deferred" | "/api/events/recent" => "events",
+        "/v1/groups" => "groups",
+        "/v1/concepts" => "concepts",
+        "/v1/automations" => "automations",
+        "/v1/runs" => "runs",
+        "/v1/waits" => "waits",
+        "/v1/decisions" => "decisions",
+        "/v1/subscriptions" => "subscriptions",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_needs_something_that_a_token_can_allow_or_is_open() {
+        for route in ROUTES {
+            let known = matches!(route.needs, "open" | "metrics") || Permission::parse(route.needs).is_some();
+            assert!(known, "{} {} needs {:?}", route.method, route.path, route.needs);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Tokens over HTTP: given out once, listed without their text, revoked at once (contracts §13).
+
+use axum::extract::Path;
+use engine::authority::{Role, Terms};
+use hyper::StatusCode;
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use crate::body::{object, only_json};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+
+const BODY_MAX: usize = 64 << 10;
+const FIELDS: [&str; 6] = ["name", "role", "scopes", "spaces", "max_band", "expires_in"];
+
+/// `GET /v1/tokens`
+pub async fn list(call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    let tokens = call.doors.engine.authority().list(&call.tenant)?;
+    Ok(json_answer(StatusCode::OK, json!({ "tokens": tokens }).to_string()))
+}
+
+/// `GET /v1/tokens/{id}`
+pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    let tokens = call.doors.engine.authority().list(&call.tenant)?;
+    let found = tokens.into_iter().find(|token| token["id"] == id.as_str());
+    let absent = || Problem::new(Code::NotFound, format!("there is no token \"{id}\""));
+    Ok(json_answer(StatusCode::OK, found.ok_or_else(absent)?.to_string()))
+}
+
+/// `POST /v1/tokens`: the answer is the only place that ever has its text.
+pub async fn create(call: Call) -> Answer {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let (doors, tenant, caller, grant) =
+        (call.doors.clone(), call.tenant.clone(), call.caller.clone(), call.grant.clone());
+    let said = object(&call.bytes(BODY_MAX).await?, &FIELDS)?;
+    let terms = terms(&Value::Object(said), tenant.now())?;
+    if let Some(grant) = grant
+        && !grant.permissions.covers(terms.permissions()?)
+    {
+        let detail = format!(
+            "a token cannot give out more than it has, and role \"{}\" has more",
+            terms.role.as_str()
+        );
+        return Err(Problem::new(Code::AuthDenied, detail).hint("ask an owner").at("/role").into());
+    }
+    let (text, mut shown) = doors.engine.authority().create(&tenant, &caller, terms).await?;
+    shown["token"] = text.into();
+    Ok(json_answer(StatusCode::CREATED, shown.to_string()))
+}
+
+/// `DELETE /v1/tokens/{id}`: without effect from the next request on.
+pub async fn revoke(Path(id): Path<String>, call: Call) -> Answer {
+    call.params(&[])?;
+    call.doors.engine.authority().revoke(&call.tenant, &call.caller, &id).await?;
+    Ok(json_answer(StatusCode::OK, json!({"revoked": true}).to_string()))
+}
+
+/// What is wanted of a token, by its words in contracts §13.
+pub fn terms(said: &Value, now: model::Timestamp) -> Result<Terms, Problem> {
+    let wrong = |at: &str, detail: String| Problem::new(Code::TokenInvalid, detail).at(format!("/{at}"));
+    let words = |name: &str| match &said[name] {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(list) => list
+            .iter()
+            .map(|word| word.as_str().map(str::to_owned))
+            .collect::<Option<Vec<String>>>()
+            .ok_or_else(|| wrong(name, format!("\"{name}\" is a list of texts"))),
+        other => Err(wrong(name, format!("\"{name}\" is a list of texts, not {other}"))),
+    };
+    let role = said["role"].as_str().and_then(Role::parse).ok_or_else(|| {
+        wrong("role", format!("{} is no role", said["role"]))
+            .hint("choose one of owner, admin, editor, viewer, publisher")
+    })?;
+    if ["spaces", "max_band"].iter().any(|name| !said[*name].is_null() && said[*name] != json!([])) {
+        let detail = "tokens for single spaces or bands cannot be given out yet".to_owned();
+        return Err(
+            wrong("spaces", detail).hint("leave \"spaces\" and \"max_band\" out, or use a tenant of its own")
+        );
+    }
+    let expires_at = match &said["expires_in"] {
+        Value::Null => None,
+        length => {
+            let length = model::time::duration_of(length).filter(|length| !length.is_zero());
+            let length = length.ok_or_else(|| {
+                wrong("expires_in", "\"expires_in\" is a length of time".to_owned())
+                    .hint("write it like \"90d\"")
+            })?;
+            Some(now.plus(length))
+        }
+    };
+    let name = match &said["name"] {
+        Value::Null => String::new(),
+        Value::String(name) if name.len() <= 64 && !name.chars().any(char::is_control) => name.clone(),
+        _ => return Err(wrong("name", "\"name\" is a text of up to 64 bytes".to_owned())),
+    };
+    let terms = Terms { name, scopes: words("scopes")?, expires_at, ..Terms::of(role) };
+    terms.permissions()?;
+    Ok(terms)
+}

@@ -1,0 +1,131 @@
+//! Tokens at the doors: none is 401, too little is 403 or absence, and no route lets one in that it should not.
+
+use engine::authority::{Permission, Role};
+use serde_json::{Value, json};
+
+use crate::client::Reply;
+use crate::harness::Server;
+
+const LOCAL: &str = "the-token-of-serve-json";
+
+fn server() -> Server {
+    Server::start_with(Default::default(), Some(LOCAL))
+}
+
+fn asked(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Reply {
+    let bearer = format!("authorization: Bearer {token}");
+    let headers: &[&str] =
+        if body.is_empty() { &[&bearer] } else { &[&bearer, "content-type: application/json"] };
+    server.send(method, path, headers, body)
+}
+
+fn token(server: &Server, tenant: &str, said: Value) -> (String, String) {
+    let bearer = format!("authorization: Bearer {LOCAL}");
+    let tenant = format!("everwhen-tenant: {tenant}");
+    let headers = [bearer.as_str(), tenant.as_str(), "content-type: application/json"];
+    let made = server.send("POST", "/v1/tokens", &headers, said.to_string()).ok(201);
+    (made["token"].as_str().unwrap().to_owned(), made["id"].as_str().unwrap().to_owned())
+}
+
+/// A path with something in place of its variables.
+fn filled(path: &str) -> String {
+    let words = path.split('/').map(|word| if word.starts_with('{') { "x1" } else { word });
+    words.collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn without_a_token_every_route_but_the_open_ones_is_401() {
+    let server = server();
+    for route in server::ROUTES {
+        let (method, path) = (route.method.to_ascii_uppercase(), filled(route.path));
+        let reply = server.send(&method, &path, &[], "");
+        let open = matches!(route.needs, "open" | "metrics");
+        assert_eq!(reply.status == 401, !open, "{method} {path}: {}", reply.status);
+        for wrong in ["ew_owner_00000000000000000000000000000000_000000", "nonsense", ""] {
+            let reply = asked(&server, wrong, &method, &path, "");
+            assert_eq!(reply.status == 401, !open, "{method} {path} with {wrong:?}: {}", reply.status);
+        }
+    }
+}
+
+#[test]
+fn every_route_asks_each_role_for_what_it_needs() {
+    let server = server();
+    for role in Role::ALL {
+        let (text, _) = token(&server, "main", json!({"role": role.as_str()}));
+        for route in server::ROUTES.iter().filter(|route| !matches!(route.needs, "open" | "metrics")) {
+            // It would end the token that asks, or stand still until there is an event.
+            if matches!(route.path, "/v1/events/stream" | "/v1/backup") {
+                continue;
+            }
+            let needed = Permission::parse(route.needs).unwrap();
+            let (method, path) = (route.method.to_ascii_uppercase(), filled(route.path));
+            let reply = asked(&server, &text, &method, &path, "");
+            let denied = reply.status == 403 && reply.json()["code"] == "auth.denied";
+            let administers =
+                matches!(needed, Permission::Admin | Permission::AutomationAdmin | Permission::Node);
+            let may = role.permissions().has(needed);
+            match may {
+                true => assert!(!denied, "{} may {method} {path}: {}", role.as_str(), reply.text()),
+                false if method == "GET" && !administers => {
+                    let said = reply.json();
+                    let absent = reply.status == 404 && said["detail"] == "there is nothing here";
+                    let empty = reply.status == 200
+                        && said.as_object().unwrap().values().all(|list| *list == json!([]));
+                    assert!(absent || empty, "{} reads {path}: {}", role.as_str(), reply.text());
+                }
+                false => assert!(denied, "{} was let into {method} {path}: {}", role.as_str(), reply.text()),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_sees_its_tenant_only_whatever_it_names() {
+    let server = server();
+    let (ours, _) = token(&server, "one", json!({"role": "owner", "name": "ours"}));
+    let (theirs, _) = token(&server, "two", json!({"role": "owner"}));
+    let said = r#"{"topic":"a.b","payload":{"n":1},"id":"secret-event"}"#;
+    let event = asked(&server, &ours, "POST", "/v1/events", said).ok(201);
+    assert_eq!(asked(&server, &ours, "GET", "/v1/events/secret-event", "").ok(200)["actor"], "token:ours");
+    let foreign = asked(&server, &theirs, "GET", "/v1/events/secret-event", "");
+    let absent = asked(&server, &theirs, "GET", "/v1/events/another-event", "");
+    let shape = |reply: &Reply| {
+        let said = reply.json();
+        (reply.status, said["code"].clone(), said["detail"].as_str().unwrap().replace("secret", "another"))
+    };
+    assert_eq!(shape(&foreign), shape(&absent));
+    let bearer = format!("authorization: Bearer {theirs}");
+    let named = server.send("GET", "/v1/events?topic=a.b", &[&bearer, "everwhen-tenant: one"], "").ok(200);
+    assert_eq!(named["events"], json!([]), "the header names a tenant that is not the token's: {event}");
+}
+
+#[test]
+fn a_token_gives_out_no_more_than_it_has_and_a_revoked_one_gives_out_nothing() {
+    let server = server();
+    let (admin, id) = token(&server, "main", json!({"role": "admin"}));
+    asked(&server, &admin, "POST", "/v1/tokens", r#"{"role":"owner"}"#).refused(403, "auth.denied");
+    let made = asked(&server, &admin, "POST", "/v1/tokens", r#"{"role":"viewer","expires_in":"1h"}"#).ok(201);
+    let viewer = made["token"].as_str().unwrap();
+    asked(&server, viewer, "GET", "/v1/groups", "").ok(200);
+    let listed = asked(&server, &admin, "GET", "/v1/tokens", "").ok(200);
+    assert!(
+        !listed.to_string().contains("ew_") && listed["tokens"].as_array().unwrap().len() == 2,
+        "{listed}"
+    );
+    asked(&server, &admin, "DELETE", &format!("/v1/tokens/{}", made["id"].as_str().unwrap()), "").ok(200);
+    asked(&server, viewer, "GET", "/v1/groups", "").refused(401, "auth.required");
+    asked(&server, &admin, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&server, &admin, "GET", "/v1/tokens", "").refused(401, "auth.required");
+    for bad in [
+        json!({}),
+        json!({"role": "king"}),
+        json!({"role": "viewer", "scopes": ["event:write"]}),
+        json!({"role": "viewer", "scopes": "event:read"}),
+        json!({"role": "viewer", "expires_in": "soon"}),
+        json!({"role": "viewer", "spaces": ["a"]}),
+        json!({"role": "viewer", "max_band": "green"}),
+    ] {
+        asked(&server, LOCAL, "POST", "/v1/tokens", &bad.to_string()).refused(422, "token.invalid");
+    }
+}
