@@ -42,6 +42,8 @@ struct Run {
     waits: BTreeMap<u32, Waits>,
     /// Events that it has published; each automation publishes one, at its end.
     said: u32,
+    /// What it waited for was erased before it was read here.
+    vague: bool,
 }
 
 enum Waits {
@@ -234,13 +236,14 @@ impl Acts {
         if automation == "cool" {
             self.cooled.started(now);
         }
-        let run = Run { id, automation, event: started.event, waits: BTreeMap::new(), said: 0 };
+        let run = Run { id, automation, event: started.event, waits: BTreeMap::new(), said: 0, vague: false };
         self.live.insert(position, run);
         Ok(())
     }
 
     fn moved(&mut self, moved: &RunMoved) -> Result<(), String> {
         let run = self.live.get_mut(&moved.run).ok_or(format!("run {} moved and is not live", moved.run))?;
+        run.vague |= moved.state.is_null();
         let waits = moved.state["waits"].as_array().map(Vec::as_slice).unwrap_or_default();
         let open = waits.iter().filter(|wait| wait["ended"].is_null());
         run.waits = open
@@ -260,6 +263,9 @@ impl Acts {
         let WaitEnded { run: position, wait, how, .. } = ended;
         let run = self.live.get_mut(position).ok_or(format!("a wait of run {position} ended after it"))?;
         let Some(what) = run.waits.remove(wait) else {
+            if run.vague {
+                return Ok(());
+            }
             return Err(format!("wait {wait} of run {position} ended and was not open"));
         };
         let run = &self.live[position];
