@@ -40,8 +40,8 @@ impl FromRequest<Arc<Doors>> for Call {
     async fn from_request(request: Request, doors: &Arc<Doors>) -> Result<Call, Response> {
         let (head, body) = request.into_parts();
         let grant = rights::grant(&head.headers, doors).map_err(refused)?;
-        if let Some(grant) = &grant {
-            rights::permit(&head, grant)?;
+        if let Some(denied) = grant.as_deref().and_then(|grant| rights::denied(&head, grant)) {
+            return Err(denied);
         }
         Call::of(head, body, grant, doors).await.map_err(refused)
     }

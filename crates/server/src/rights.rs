@@ -63,23 +63,20 @@ pub fn grant(headers: &HeaderMap, doors: &Doors) -> Result<Option<Arc<Grant>>, P
     doors.engine.authority().grant(given, doors.engine.now()).map(Some)
 }
 
-/// What a route gives to who may not use it.
-pub fn permit(head: &Parts, grant: &Grant) -> Result<(), Response> {
+/// What a route answers to who may not use it; `None`: they may.
+pub fn denied(head: &Parts, grant: &Grant) -> Option<Response> {
     // Publishing goes past the router, so that its path is the one that was asked for.
     let matched = head.extensions.get::<MatchedPath>().map_or(head.uri.path(), MatchedPath::as_str);
     let method = if head.method == Method::HEAD { Method::GET } else { head.method.clone() };
-    let Some(needed) = needed(&method, matched) else { return Ok(()) };
-    if grant.may(needed) {
-        return Ok(());
-    }
+    let needed = needed(&method, matched).filter(|needed| !grant.may(*needed))?;
     let administers = matches!(needed, Permission::Admin | Permission::Node | Permission::AutomationAdmin);
     if method != Method::GET || administers {
         let detail = format!("this token does not allow \"{}\"", needed.as_str());
-        return Err(
-            Refusal(Problem::new(Code::AuthDenied, detail).hint("use a token that does")).into_response()
+        return Some(
+            Refusal(Problem::new(Code::AuthDenied, detail).hint("use a token that does")).into_response(),
         );
     }
-    Err(match list_of(matched) {
+    Some(match list_of(matched) {
         Some(name) => {
             let empty = Map::from_iter([(name.to_owned(), Value::Array(Vec::new()))]);
             json_answer(StatusCode::OK, Value::Object(empty).to_string())

@@ -20,8 +20,9 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
         passed.take = waiting.iter().map(|(id, _)| (**id, Outcome::Merged, "batch")).collect();
         return Ok(());
     }
-    // Only the first has a time; the others go with it.
-    let until = batch.within.filter(|_| waiting.is_empty()).map(|within| of.env.now.plus(within));
+    // The time of the first is that of all: it may end before the others do, by its `ttl` or a pause.
+    let open = waiting.iter().filter_map(|(_, pending)| pending.until).min();
+    let until = open.or(batch.within.map(|within| of.env.now.plus(within)));
     passed.wait(Gate::Batch, "batch", until, key);
     Ok(())
 }

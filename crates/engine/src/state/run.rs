@@ -13,7 +13,7 @@ mod version;
 mod wakes;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use model::record::{OccurrenceId, RunEnded, RunMoved, RunStarted, Status, WaitEnded};
@@ -91,6 +91,8 @@ pub struct Runs {
     pub stage: HashMap<(String, String), BTreeSet<Position>>,
     /// Definitions that runs hold and the catalogue no longer has.
     versions: HashMap<String, Arc<Automation>>,
+    /// Hashes of all that were replaced and are kept, whether runs hold them or only old events do.
+    replaced: HashSet<String>,
     /// How many live runs each version has.
     on_version: HashMap<String, u64>,
     pub subscriptions: Subscriptions,

@@ -48,9 +48,9 @@ const BY_TEST: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "auth.required",
-        "tokens come with doors",
+        "the pages are tried with a server that asks for no tokens",
         "server/tests/it/corners.rs",
-        "a_wrong_token_is_refused_and_none_is_needed_yet",
+        "who_holds_the_directory_is_let_in_and_a_wrong_token_is_told_how_to_ask",
     ),
     (
         "request.timeout",

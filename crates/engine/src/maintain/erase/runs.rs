@@ -2,7 +2,7 @@
 //!
 //! A run that read one of them, or was called or repeated by one that did, is concerned. It is over first, as `event.erased`,
 //! if it still lives; then the bodies of all its records go. What it published are events of their own and stay. A decision
-//! that set a gate keeps its body: without it the gate could not be folded again.
+//! that set a gate or is pending under a key keeps its body: without it the state could not be folded again.
 
 use std::collections::BTreeSet;
 
@@ -97,11 +97,11 @@ fn of(record: &RecordRef<'_>) -> Of {
     serde_json::from_str(record.data.get()).unwrap_or_default()
 }
 
-/// Whether the decision changed what a gate remembers.
+/// Whether the decision changed what a gate remembers, or is remembered itself while it is pending.
 fn sets(record: &RecordRef<'_>) -> bool {
     let Some(BodyRef::Json(text)) = &record.body else { return false };
     let body = serde_json::from_str::<Value>(text.get()).unwrap_or_default();
-    let one = |verdict: &Value| verdict.get("set").is_some();
+    let one = |verdict: &Value| verdict.get("set").is_some() || verdict.get("key").is_some();
     body.as_array().map_or_else(|| one(&body), |of| of.iter().any(one))
 }
 

@@ -96,6 +96,7 @@ pub(in crate::state) fn load(db: &Connection) -> Result<Runs> {
     runs.events.stored(db)?;
     let pending = runs.gates.pending.values().map(|pending| &pending.hash);
     runs.versions = super::version::load(db, runs.on_version.keys().chain(pending))?;
+    runs.replaced = super::version::replaced(db)?;
     Ok(runs)
 }
 

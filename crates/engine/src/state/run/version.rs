@@ -1,7 +1,7 @@
 //! Versions that are no longer declared: kept while something runs on them, or an event that is kept may have been routed under
 //! them (rules R3). In memory are those that something runs on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use model::Position;
@@ -68,6 +68,7 @@ impl State {
         )?;
         put.execute(params![old.hash, body, name, spans, until])?;
         drop((read, put));
+        self.runs.replaced.insert(old.hash.clone());
         if self.uses_version(&old.hash) {
             self.runs.versions.insert(old.hash.clone(), old);
         }
@@ -86,7 +87,8 @@ impl State {
 
     /// Nothing runs on it any more, perhaps.
     pub(crate) fn drop_unused(&mut self, hash: &str) -> Result<()> {
-        if self.runs.versions.contains_key(hash) && !self.uses_version(hash) {
+        // Also what is declared again may have been replaced once.
+        if self.runs.replaced.contains(hash) && !self.uses_version(hash) {
             self.runs.versions.remove(hash);
             self.drop_version(hash, self.first)?;
         }
@@ -98,15 +100,19 @@ impl State {
         let mut read = self.db.prepare("SELECT hash FROM version WHERE until <= ?1 ORDER BY hash")?;
         let old = read.query_map([first], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
         drop(read);
-        for hash in old.into_iter().filter(|hash| !self.uses_version(hash)) {
-            self.drop_version(&hash, first)?;
+        for hash in old {
+            if !self.uses_version(&hash) {
+                self.drop_version(&hash, first)?;
+            }
         }
         Ok(())
     }
 
-    fn drop_version(&self, hash: &str, first: Position) -> Result<()> {
+    fn drop_version(&mut self, hash: &str, first: Position) -> Result<()> {
         let mut gone = self.db.prepare_cached("DELETE FROM version WHERE hash = ?1 AND until <= ?2")?;
-        gone.execute(params![hash, first])?;
+        if gone.execute(params![hash, first])? > 0 {
+            self.runs.replaced.remove(hash);
+        }
         Ok(())
     }
 }
@@ -126,6 +132,12 @@ fn compiled(hash: String, body: &str) -> Option<Arc<Automation>> {
             None
         }
     }
+}
+
+pub(super) fn replaced(db: &Connection) -> Result<HashSet<String>> {
+    let mut read = db.prepare("SELECT hash FROM version")?;
+    let hashes = read.query_map([], |row| row.get(0))?;
+    Ok(hashes.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Those of these versions that are kept.
