@@ -108,9 +108,10 @@ pub enum RunCommand {
         run: String,
         why: String,
     },
-    /// What these runs read is to be erased: they are over.
+    /// What these runs read is to be erased: they are over, and what waits with these events never begins.
     Lose {
         runs: Vec<Position>,
+        events: Vec<Position>,
     },
     /// A run that has ended goes on or begins anew; with another id, beside it.
     Again(Box<Again>),

@@ -302,6 +302,11 @@ impl Block {
 }
 
 impl Run {
+    /// The event that is kept for it; 0 when its start quotes what it reads.
+    pub fn reads(&self) -> Position {
+        if self.synthetic.is_none() { self.event } else { 0 }
+    }
+
     pub fn new(position: Position, now: Timestamp, started: &RunStarted) -> Run {
         Run {
             id: started.id.clone(),

@@ -50,7 +50,11 @@ pub fn grant(headers: &HeaderMap, doors: &Doors) -> Result<Option<Arc<Grant>>, P
         return Ok(None);
     }
     let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let Some(given) = given.and_then(|given| given.strip_prefix("Bearer ")) else {
+    let bearer = |given: &'_ str| {
+        given.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).is_some()
+    };
+    let Some(given) = given.filter(|given| bearer(given)).and_then(|given| given.get(7..)).map(str::trim)
+    else {
         return Err(Problem::new(Code::AuthRequired, "a token is required").hint(
             "send \"Authorization: Bearer ew_…\"; an owner or admin gives one out (`everwhen tokens create`)",
         ));

@@ -173,7 +173,7 @@ routes! {
             "Remove one";
         post "/v1/subscriptions/{id}/{what}" subscriptions::switch, "automation:write",
             "`enable` or `disable`";
-        post "/v1/clock" clock::advance, "admin",
+        post "/v1/clock" clock::advance, "node",
             "Move the clock of a `serve --clock`: `advance` or `to`";
     }
     "Tokens" {
@@ -189,9 +189,9 @@ routes! {
     "The house" {
         post "/v1/erase" maintain::erase, "admin",
             "Remove the bodies of events at `positions` for ever";
-        post "/v1/backup" maintain::backup, "admin",
+        post "/v1/backup" maintain::backup, "node",
             "Copy the whole data directory `to` a new one of this machine";
-        get "/v1/verify" maintain::verify, "admin",
+        get "/v1/verify" maintain::verify, "node",
             "Whether files, chain and state agree; `quick`";
         post "/v1/import" maintain::import, "admin",
             "The lines of an export as NDJSON; `again`";

@@ -55,6 +55,15 @@ pub async fn create(call: Call) -> Answer {
 /// `DELETE /v1/tokens/{id}`: without effect from the next request on.
 pub async fn revoke(Path(id): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
+    if let Some(grant) = &call.grant {
+        let tokens = call.doors.engine.authority().list(&call.tenant)?;
+        let of = tokens.iter().find(|token| token["id"] == id.as_str());
+        let role = of.and_then(|token| Role::parse(token["role"].as_str()?));
+        if role.is_some_and(|role| !grant.permissions.covers(role.permissions())) && grant.id != id {
+            let detail = "a token cannot revoke one whose role may more than it may itself";
+            return Err(Problem::new(Code::AuthDenied, detail).hint("ask an owner").into());
+        }
+    }
     call.doors.engine.authority().revoke(&call.tenant, &call.caller, &id).await?;
     Ok(json_answer(StatusCode::OK, json!({"revoked": true}).to_string()))
 }
@@ -97,6 +106,10 @@ pub fn terms(said: &Value, now: model::Timestamp) -> Result<Terms, Problem> {
         Value::String(name) if name.len() <= 64 && !name.chars().any(char::is_control) => name.clone(),
         _ => return Err(wrong("name", "\"name\" is a text of up to 64 bytes".to_owned())),
     };
+    if said["scopes"] == json!([]) {
+        return Err(wrong("scopes", "no scopes at all would allow nothing".to_owned())
+            .hint("leave \"scopes\" out for all of the role"));
+    }
     let terms = Terms { name, scopes: words("scopes")?, expires_at, ..Terms::of(role) };
     terms.permissions()?;
     Ok(terms)

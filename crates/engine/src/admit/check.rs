@@ -17,6 +17,7 @@ const TEXT_BYTES_MAX: usize = 1_024;
 /// Checks all of a draft whose defaults are filled in.
 pub(super) fn check(caller: &Caller, draft: &mut Draft, limits: &Limits) -> Result<(), Problem> {
     check_topic_of(caller, &draft.topic)?;
+    check_source_of(caller, draft.source.as_deref())?;
     check_space(caller, draft.space.as_deref().unwrap_or_default())?;
     check_id(draft.id.as_deref().unwrap_or_default())?;
     check_texts(draft)?;
@@ -34,6 +35,20 @@ pub(super) fn check(caller: &Caller, draft: &mut Draft, limits: &Limits) -> Resu
         }
     }
     check_content(draft)
+}
+
+/// What hooks deliver is known by its source: nobody else may take one of their keys.
+pub fn check_source_of(caller: &Caller, source: Option<&str>) -> Result<(), Problem> {
+    let taken = source.is_some_and(|source| source.starts_with("hook:"));
+    if !caller.outside || !taken || caller.actor.starts_with("system:hook:") {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Code::EventInvalid,
+        "a source that begins with \"hook:\" is that of a delivery to a hook",
+    )
+    .hint("choose another source")
+    .at("/source"))
 }
 
 /// Refuses a topic that this caller may not publish.

@@ -4,6 +4,8 @@ use model::event::Band;
 use model::{Code, Problem, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::DEFAULT_TENANT;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -213,8 +215,9 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// Whoever owns the first tenant owns the node.
     pub fn may(&self, permission: Permission) -> bool {
-        self.permissions.has(permission)
+        self.permissions.has(permission) && (permission != Permission::Node || self.tenant == DEFAULT_TENANT)
     }
 
     pub fn sees(&self, space: &str, band: Band) -> bool {

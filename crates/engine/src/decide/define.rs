@@ -12,7 +12,7 @@ use super::{Decided, Entry, Ground, Refusal, raised};
 use crate::command::{Answer, Change, Plan};
 use crate::entity::catalog::Entry as Declaration;
 use crate::entity::check::{Fill, check};
-use crate::entity::{Catalog, Concept};
+use crate::entity::{Catalog, Concept, own};
 use crate::state::State;
 use crate::state::entity::json_path;
 
@@ -159,9 +159,20 @@ fn compare(
     Ok((applied, plan))
 }
 
+/// The house's own rows are nobody else's to declare: whoever could would own every token.
+fn foreign(definition: &Definition) -> Result<(), Problem> {
+    let Definition::Concept(concept) = definition else { return Ok(()) };
+    if concept.id.split(':').nth(1) != Some(own::NAMESPACE) {
+        return Ok(());
+    }
+    let detail = format!("concept \"{}\" stands in a namespace of the engine", concept.id);
+    Err(Problem::new(Code::DefinitionReserved, detail).hint("choose another namespace"))
+}
+
 fn check_all(state: &State, definitions: &[Definition], applied: &Applied) -> Result<(), Refusal> {
     let mut after = state.catalog.after(0, &Applied { set: Vec::new(), ..applied.clone() });
     for definition in definitions {
+        foreign(definition)?;
         after.put(Declaration {
             hash: String::new(),
             managed_by: String::new(),

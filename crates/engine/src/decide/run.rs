@@ -54,7 +54,8 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             }
             Ok(done(draft))
         }
-        RunCommand::Lose { runs } => {
+        RunCommand::Lose { runs, events } => {
+            start::settle_erased(draft, &events)?;
             for run in runs {
                 walk::lose(draft, run)?;
             }

@@ -93,7 +93,7 @@ impl Catalog {
 
     /// By id, or by bare name when only one concept has it.
     pub fn concept(&self, name: &str) -> Result<&Arc<Concept>, Problem> {
-        if let Some(concept) = self.concepts.get(name) {
+        if let Some(concept) = self.concepts.get(name).filter(|_| own::concept(name).is_none()) {
             return Ok(concept);
         }
         let mut named = self.concepts.values().filter(|concept| concept.definition.name == name);

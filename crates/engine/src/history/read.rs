@@ -64,9 +64,15 @@ impl History {
         let sql = format!("{select}{tests} ORDER BY position DESC LIMIT {}", limit + 1);
         let mut read = self.db.prepare_cached(&sql)?;
         let mut rows = read.query(params_from_iter(values))?;
-        let (mut found, mut last) = (Vec::new(), None);
+        // What was decided of one event stands under one position, and a page ends between two of them.
+        let (mut found, mut last, mut whole) = (Vec::new(), None, (0, None));
         while let Some(row) = rows.next()? {
+            if last.is_some_and(|last| row.get(0).is_ok_and(|at: Position| at != last)) {
+                whole = (found.len(), last);
+            }
             if found.len() == limit {
+                let (length, last) = if whole.0 > 0 { whole } else { (limit, last) };
+                found.truncate(length);
                 return Ok((found, last));
             }
             let (position, status, body): (Position, String, String) =

@@ -39,6 +39,14 @@ pub fn pause(draft: &mut Draft<'_>, automation: &str) -> Result<()> {
 }
 
 /// Whatever an automation that is switched off has armed and not queued.
+/// What is pending with an event that is being erased ends first: it would begin where another one ends.
+pub fn settle_erased(draft: &mut Draft<'_>, events: &[Position]) -> Result<()> {
+    let holds = |pending: &Pending| pending.events.iter().any(|event| events.contains(event));
+    let pending = draft.state.pending().iter();
+    let held: Vec<_> = pending.filter(|(_, pending)| holds(pending)).map(|(id, _)| *id).collect();
+    held.into_iter().try_for_each(|id| settle(draft, id, Outcome::Skipped, Some("event.erased"), None))
+}
+
 pub fn settle_armed(draft: &mut Draft<'_>, name: &str) -> Result<()> {
     let is_armed = |pending: &Pending| pending.automation == name && pending.gate != "mode";
     let pending = draft.state.pending().iter();

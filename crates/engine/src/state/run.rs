@@ -251,7 +251,7 @@ impl State {
         let run = Run::new(place.position, place.time, started);
         self.runs.enter(run.position, Brief::of(&run, None));
         self.runs.make_ready(run.position, place.position);
-        self.runs.events.keep(run.event);
+        self.runs.events.keep(run.reads());
         self.open_rows += 1;
         self.runs.changed.insert(run.position, Some(run));
         Ok(())
@@ -301,7 +301,7 @@ impl State {
         self.runs.leave(&run);
         self.runs.unready(ended.run);
         self.runs.let_go(&run);
-        self.runs.events.release(run.event);
+        self.runs.events.release(run.reads());
         self.open_rows += 1;
         self.runs.changed.insert(ended.run, None);
         self.drop_unused(&run.hash)

@@ -112,3 +112,20 @@ async fn the_houses_own_rows_are_events_for_all_and_rows_for_nobody() {
     );
     assert_eq!(bench.tenant.write(&local, write).await.unwrap_err().code(), Code::ConceptNotFound);
 }
+
+#[tokio::test]
+async fn nobody_declares_the_houses_own_concepts() {
+    let bench = Bench::new();
+    let (viewer, of) = made(&bench, Terms::of(Role::Viewer)).await;
+    let concept = model::definition::Concept {
+        id: "v1:everwhen:token".into(),
+        name: "token".into(),
+        ..Default::default()
+    };
+    let problem =
+        bench.tenant.apply("w", vec![model::definition::Definition::Concept(concept)]).await.unwrap_err();
+    assert_eq!(problem.code(), Code::DefinitionReserved);
+    let seen = bench.tenant.entity(&Caller::local(), "v1:everwhen:token", None, of["id"].as_str().unwrap());
+    assert_eq!(seen.unwrap_err().code(), Code::ConceptNotFound);
+    assert_eq!(grant(&bench, &viewer), Ok(Permission::Read));
+}

@@ -117,8 +117,18 @@ fn a_token_gives_out_no_more_than_it_has_and_a_revoked_one_gives_out_nothing() {
     asked(&server, viewer, "GET", "/v1/groups", "").refused(401, "auth.required");
     asked(&server, &admin, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
     asked(&server, &admin, "GET", "/v1/tokens", "").refused(401, "auth.required");
+    let (owner, owner_id) = token(&server, "main", json!({"role": "owner"}));
+    let (other, _) = token(&server, "main", json!({"role": "admin", "scopes": ["admin"]}));
+    asked(&server, &other, "DELETE", &format!("/v1/tokens/{owner_id}"), "").refused(403, "auth.denied");
+    let lower = format!("authorization: bearer {owner}");
+    server.send("GET", "/v1/tokens", &[&lower], "").ok(200);
+    let (elsewhere, _) = token(&server, "two", json!({"role": "owner"}));
+    asked(&server, &elsewhere, "POST", "/v1/backup", r#"{"to":"/tmp/x"}"#).refused(403, "auth.denied");
+    let forged = r#"{"topic":"a.b","source":"hook:g","key":"d1"}"#;
+    asked(&server, &owner, "POST", "/v1/events", forged).refused(422, "event.invalid");
     for bad in [
         json!({}),
+        json!({"role": "viewer", "scopes": []}),
         json!({"role": "king"}),
         json!({"role": "viewer", "scopes": ["event:write"]}),
         json!({"role": "viewer", "scopes": "event:read"}),

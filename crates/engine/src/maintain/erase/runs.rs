@@ -33,10 +33,7 @@ struct Settled {
 
 /// Ends the live runs that are concerned; the bodies of all that are.
 pub(super) fn bodies(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
-    let concerned = concerned(tenant, events)?;
-    if !concerned.is_empty() {
-        tenant.ask_blocking(Command::Run(RunCommand::Lose { runs: concerned.iter().copied().collect() }))?;
-    }
+    let concerned = over(tenant, events)?;
     // A start names its run to the history, with a body or without.
     let (mut bodies, mut decided) = (concerned.clone(), BTreeSet::new());
     each(tenant, events, |record| {
@@ -64,6 +61,20 @@ pub(super) fn bodies(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTr
         }
     })?;
     Ok(bodies)
+}
+
+/// Ends those that are concerned, until nothing begins any more that is. They are all that were.
+fn over(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
+    let mut known = None;
+    loop {
+        let found = concerned(tenant, events)?;
+        if known.as_ref() == Some(&found) {
+            return Ok(found);
+        }
+        let (runs, of) = (found.iter().copied().collect(), events.iter().copied().collect());
+        tenant.ask_blocking(Command::Run(RunCommand::Lose { runs, events: of }))?;
+        known = Some(found);
+    }
 }
 
 /// Runs by the position of their start.

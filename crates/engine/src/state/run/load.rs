@@ -22,6 +22,9 @@ struct Found {
     automation: String,
     hash: String,
     event: Position,
+    /// There, when its start quotes the event.
+    #[serde(default)]
+    synthetic: Option<serde::de::IgnoredAny>,
     #[serde(default)]
     key: String,
     status: Status,
@@ -122,9 +125,9 @@ fn found(runs: &mut Runs, ready: Option<Position>, body: &str) -> Option<Positio
             recheck.iter().for_each(|at| runs.arm_recheck(id, *at));
         }
     }
+    runs.events.keep(if run.synthetic.is_none() { event } else { 0 });
     let Found { id, automation, hash, key, status, .. } = run;
     runs.enter(position, Brief { id, automation, hash, key, event, status, ready });
-    runs.events.keep(event);
     Some(position)
 }
 
@@ -132,7 +135,7 @@ fn whole(runs: &mut Runs, ready: Option<Position>, body: &str) -> Option<Positio
     let run: Run = serde_json::from_str(body).ok()?;
     runs.enter(run.position, Brief::of(&run, ready));
     runs.arm(&run, &[]);
-    runs.events.keep(run.event);
+    runs.events.keep(run.reads());
     runs.hold_on(&run);
     Some(run.position)
 }

@@ -173,3 +173,46 @@ async fn what_runs_and_decisions_kept_of_an_erased_event_is_gone_and_live_ones_a
     assert_eq!(before, after);
     assert!(holding(dir.path(), SECRET).is_empty());
 }
+
+const QUEUED: &str = "
+- automation: queued
+  mode: queued
+  triggers: [{event: a}]
+  actions:
+    - vars: {name: '{{ event.payload.name }}'}
+    - delay: 1h
+";
+
+#[tokio::test]
+async fn what_waits_behind_a_run_that_is_lost_is_lost_with_its_own_event() {
+    let bench = Bench::new();
+    let files = [("queued.yaml".to_owned(), QUEUED.to_owned())].into();
+    bench.tenant.apply("test", lang::declare::check_workspace(&files).definitions).await.unwrap();
+    let mut events = Vec::new();
+    for n in 0..3 {
+        let draft = Draft::new("a", &json!({"name": format!("{SECRET}-{n}")}));
+        events.push(bench.engine.publish(draft).await.unwrap().position().unwrap());
+    }
+    assert_eq!(bench.tenant.erase(&events).await.unwrap(), 3);
+    assert_eq!(holding(bench.dir.path(), SECRET), Vec::<std::path::PathBuf>::new());
+    assert!(bench.tenant.live_runs(None).unwrap().is_empty());
+    let (before, after, dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+    assert!(holding(dir.path(), SECRET).is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_is_tried_again_leaves_a_state_that_a_rebuild_equals() {
+    let bench = Bench::new();
+    let files = [("queued.yaml".to_owned(), QUEUED.to_owned())].into();
+    bench.tenant.apply("test", lang::declare::check_workspace(&files).definitions).await.unwrap();
+    bench.engine.publish(Draft::new("a", &json!({"name": "x"}))).await.unwrap();
+    let id = bench.tenant.live_runs(None).unwrap()[0]["id"].as_str().unwrap().to_owned();
+    bench.tenant.cancel_run(&id).unwrap();
+    bench.tenant.retry_run(&id).unwrap();
+    assert_eq!(bench.tenant.live_runs(None).unwrap().len(), 1);
+    let report = verify(bench.dir.path(), false, &mut |_, _| ()).unwrap().to_json();
+    assert_eq!((&report["ok"], &report["tenants"][0]["state"]), (&json!(true), &json!("equal")), "{report}");
+    let (before, after, _dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+}
