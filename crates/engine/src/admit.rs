@@ -39,6 +39,7 @@ pub use check::{check_default_space, check_topic_of};
 pub use draft::{ARRAY_BYTES_MAX, ARRAY_MAX, Draft};
 pub use redact::check_redacted;
 
+use crate::authority::Sight;
 use crate::entropy::Entropy;
 use crate::settings::{DEPTH_MAX, Limits, PAYLOAD_MAX, Settings, Switches};
 use attention::{Attention, Judged};
@@ -56,12 +57,14 @@ pub struct Caller {
     /// False for the engine, its runs and an import: they may use reserved names and are not judged by
     /// attention.
     pub outside: bool,
+    /// What they see of the tenant, and where they may say something.
+    pub sight: Sight,
 }
 
 impl Caller {
     /// Somebody at this machine.
     pub fn local() -> Caller {
-        Caller { actor: "user:local".to_owned(), trace: None, outside: true }
+        Caller { actor: "user:local".to_owned(), trace: None, outside: true, sight: Sight::default() }
     }
 
     /// Somebody who gave a name; it must be `kind:name` with a kind we know.
@@ -71,7 +74,7 @@ impl Caller {
             Some((kind, name))
                 if known.contains(&kind) && !name.is_empty() && !actor.chars().any(char::is_control) =>
             {
-                Ok(Caller { actor: actor.to_owned(), trace: None, outside: true })
+                Ok(Caller { actor: actor.to_owned(), trace: None, outside: true, sight: Sight::default() })
             }
             _ => Err(Problem::new(Code::RequestInvalid, format!("{actor:?} is not an actor"))
                 .hint("write kind:name with one of the kinds user, token, device, agent, system")),
@@ -188,6 +191,7 @@ impl Admitter {
         (ctx.entropy)(&mut chance);
         let (id, salt) = split(chance);
         self.fill(caller, &mut draft, || ulid(ctx.now, id));
+        allowed(caller, &draft)?;
         check::check(caller, &mut draft, &self.limits)?;
         let depth = depth_of(&draft, ctx.cause_depth)?;
         if self.switches.validation {
@@ -230,6 +234,15 @@ impl Admitter {
         }
         check::check(caller, draft, &self.limits)
     }
+}
+
+/// Whether the caller may say something there. A missing space is told of by the check that follows.
+fn allowed(caller: &Caller, draft: &Draft) -> Result<(), Problem> {
+    let space = draft.space.as_deref().unwrap_or_default();
+    if caller.sight.is_whole() || space.is_empty() || caller.sight.sees(space, draft.band) {
+        return Ok(());
+    }
+    Err(caller.sight.denied(space, draft.band))
 }
 
 /// What CloudEvents tells events apart by. An id holds no blank, so the two can be told apart again.

@@ -8,16 +8,18 @@
 //! a crash in between leaves one that does not work, never one that should not. A tenant that opens mends the file.
 
 pub mod grant;
+mod sight;
 pub mod token;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use model::{Code, Problem, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use crate::admit::Caller;
 use crate::deliver::lock;
@@ -26,6 +28,7 @@ use crate::entity::{Action, Row, Write};
 use crate::maintain::files;
 use crate::tenant::Tenant;
 pub use grant::{Grant, Permission, Permissions, Role, Terms};
+pub use sight::Sight;
 
 const FILE: &str = "tokens.json";
 
@@ -58,8 +61,13 @@ fn is_zero(n: &i64) -> bool {
 pub struct Authority {
     path: PathBuf,
     known: RwLock<HashMap<Hash, Known>>,
+    /// Hashes of tokens that were revoked: no use, but no guesses either.
+    gone: RwLock<HashSet<Hash>>,
     /// Held while the file is written.
     writing: Mutex<()>,
+    changes: watch::Sender<()>,
+    /// Some were used since the file was written.
+    used: AtomicBool,
 }
 
 impl Authority {
@@ -73,11 +81,17 @@ impl Authority {
             })?,
         };
         let known = kept.into_iter().filter_map(|kept| {
-            let permissions = kept.terms.permissions().ok()?;
-            let grant = Grant { id: kept.id, tenant: kept.tenant, terms: kept.terms, permissions };
+            let grant = Grant::new(kept.id, kept.tenant, kept.terms).ok()?;
             Some((model::id::unhex(&kept.hash)?, Known { grant: Arc::new(grant), used: kept.used.into() }))
         });
-        Ok(Authority { path, known: RwLock::new(known.collect()), writing: Mutex::default() })
+        Ok(Authority {
+            path,
+            known: RwLock::new(known.collect()),
+            gone: RwLock::default(),
+            writing: Mutex::default(),
+            changes: watch::Sender::new(()),
+            used: AtomicBool::new(false),
+        })
     }
 
     /// Whether anybody was ever given one.
@@ -98,7 +112,18 @@ impl Authority {
         let found =
             known.get(&token::hash(text)).filter(|known| !known.grant.is_over(now)).ok_or_else(refused)?;
         found.used.store(now.millis(), Ordering::Relaxed);
+        // Read first: this is on the path of every request, and a line that all write to would be fought for.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
         Ok(found.grant.clone())
+    }
+
+    /// Whether this text is, or once was, a token.
+    pub fn knew(&self, text: &str) -> bool {
+        let hash = token::hash(text);
+        self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
+            || self.gone.read().unwrap_or_else(PoisonError::into_inner).contains(&hash)
     }
 
     /// Gives out a token of this tenant; its text is told here and never again.
@@ -108,15 +133,14 @@ impl Authority {
         by: &Caller,
         terms: Terms,
     ) -> Result<(String, Value), Problem> {
-        let permissions = terms.permissions()?;
+        terms.permissions()?;
         let text = token::make(terms.role.as_str(), &tenant.random());
         let hash = token::hash(&text);
         let id = format!("tok_{}", model::id::ulid(tenant.now(), tenant.random()));
         let Value::Object(mut fields) = json!(terms) else { return Err(impossible()) };
         fields.insert("hash".to_owned(), model::id::hex(&hash).into());
         let written = tenant.write(&inside(by), Write::of(TOKEN, Some(&id), Action::Put(fields))).await?;
-        let grant = Grant { id, tenant: tenant.name().to_owned(), terms, permissions };
-        self.put(hash, grant);
+        self.put(hash, Grant::new(id, tenant.name().to_owned(), terms)?);
         self.save()?;
         Ok((text, shown(&written.row, 0)))
     }
@@ -136,7 +160,7 @@ impl Authority {
         if row.fields.contains_key("revoked_at") {
             return Ok(());
         }
-        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.grant.id != id);
+        self.forget(|grant| grant.id == id);
         self.save()?;
         let revoked = Map::from_iter([("revoked_at".to_owned(), json!(tenant.now()))]);
         tenant.write(&inside(by), Write::of(TOKEN, Some(id), Action::Patch(revoked))).await.map(drop)
@@ -147,15 +171,19 @@ impl Authority {
         let mut changed = false;
         let known = self.ids();
         for row in tenant.own_rows(TOKEN)? {
-            if row.fields.contains_key("revoked_at") || known.contains(&row.id) {
+            if known.contains(&row.id) {
                 continue;
             }
             let hash = tenant.reveal(&row, "/hash")?;
             let hash = hash.and_then(|hash| model::id::unhex(hash.as_str()?));
+            if row.fields.contains_key("revoked_at") {
+                self.gone.write().unwrap_or_else(PoisonError::into_inner).extend(hash);
+                continue;
+            }
             let terms = Terms::deserialize(Value::Object(row.fields.clone())).ok();
             let (Some(hash), Some(terms)) = (hash, terms) else { continue };
-            let Ok(permissions) = terms.permissions() else { continue };
-            self.put(hash, Grant { id: row.id, tenant: tenant.name().to_owned(), terms, permissions });
+            let Ok(grant) = Grant::new(row.id, tenant.name().to_owned(), terms) else { continue };
+            self.put(hash, grant);
             changed = true;
         }
         if changed { self.save() } else { Ok(()) }
@@ -163,11 +191,43 @@ impl Authority {
 
     /// A tenant is gone, and so is whoever could use it.
     pub fn forget_tenant(&self, name: &str) -> Result<(), Problem> {
-        self.known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, known| known.grant.tenant != name);
+        self.forget(|grant| grant.tenant == name);
         self.save()
+    }
+
+    /// Some have no effect any more; who holds something open by one of them is told.
+    fn forget(&self, which: impl Fn(&Grant) -> bool) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = known.extract_if(|_, known| which(&known.grant)).map(|(hash, _)| hash);
+        self.gone.write().unwrap_or_else(PoisonError::into_inner).extend(gone);
+        drop(known);
+        self.look_again();
+    }
+
+    /// Tokens of tenants that are not there are what a deletion left that was cut short.
+    pub fn keep_those_of(&self, tenants: &[String]) -> Result<(), Problem> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let before = known.len();
+        known.retain(|_, known| tenants.contains(&known.grant.tenant));
+        let changed = known.len() != before;
+        drop(known);
+        if changed { self.save() } else { Ok(()) }
+    }
+
+    /// Changes whenever somebody's token may have lost its effect.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Calls everybody who holds something open to see whether they still may.
+    pub fn look_again(&self) {
+        self.changes.send_replace(());
+    }
+
+    /// Whether this grant still is one.
+    pub fn stands(&self, grant: &Grant, now: Timestamp) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        !grant.is_over(now) && known.values().any(|known| known.grant.id == grant.id)
     }
 
     fn put(&self, hash: Hash, grant: Grant) {
@@ -184,6 +244,11 @@ impl Authority {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let found = known.values().find(|known| known.grant.id == id);
         found.map_or(0, |known| known.used.load(Ordering::Relaxed))
+    }
+
+    /// Writes down when tokens were last used, if any was. The housekeeper's work.
+    pub(crate) fn save_uses(&self) -> Result<(), Problem> {
+        if self.used.swap(false, Ordering::Relaxed) { self.save() } else { Ok(()) }
     }
 
     /// Writes the file; also when the engine closes, for when each was last used.
@@ -210,7 +275,7 @@ impl Authority {
 }
 
 /// The house acts for who asked: it may touch its own rows, and the record says who it was for.
-fn inside(by: &Caller) -> Caller {
+pub(crate) fn inside(by: &Caller) -> Caller {
     Caller { outside: false, ..by.clone() }
 }
 

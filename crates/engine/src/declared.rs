@@ -57,7 +57,7 @@ impl Detached {
         look: impl FnOnce(&Query, &Find) -> Result<Vec<Row>, Problem>,
     ) -> Result<Value, Problem> {
         let query = catalog.query(&self.query)?;
-        let caller = Caller { actor: self.actor, trace: None, outside: false };
+        let caller = Caller { actor: self.actor, trace: None, outside: false, sight: Default::default() };
         let space = self.space.as_deref();
         let asked = Asked { name: &self.query, args: self.args, space, caller: &caller, now: self.now };
         let find = find(catalog, query, asked)?;

@@ -10,6 +10,7 @@ pub mod push;
 pub mod token;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::event::{Content, Event};
@@ -46,6 +47,17 @@ pub struct GroupHandle {
     pub wake: Notify,
     /// Something was settled; publishes held back by `on_lag` look again.
     pub freed: Notify,
+    /// How many pull at this moment who do not take everything.
+    choosy: AtomicUsize,
+}
+
+/// One who takes only a part.
+pub struct Choosy<'a>(&'a AtomicUsize);
+
+impl Drop for Choosy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -64,6 +76,7 @@ impl GroupHandle {
             dispatcher,
             wake: Notify::new(),
             freed: Notify::new(),
+            choosy: AtomicUsize::new(0),
         })
     }
 
@@ -81,7 +94,22 @@ impl GroupHandle {
             inbox.offered.push_back(event.clone());
         }
         drop(inbox);
-        self.wake.notify_one();
+        self.call_one();
+    }
+
+    /// Somebody may find something to take. One is called; all are, while some of them take only what they see, because the
+    /// one who is called may be of those.
+    pub fn call_one(&self) {
+        match self.choosy.load(Ordering::Acquire) {
+            0 => self.wake.notify_one(),
+            _ => self.wake.notify_waiters(),
+        }
+    }
+
+    /// Somebody pulls who takes only a part, for as long as this lives.
+    pub fn choosy(&self) -> Choosy<'_> {
+        self.choosy.fetch_add(1, Ordering::AcqRel);
+        Choosy(&self.choosy)
     }
 
     /// Takes the content out of erased events that are kept here.

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the data directory itself is opened and locked here")]
 
 mod due;
+mod house;
 mod keepers;
 mod tenants;
 mod told;
@@ -33,6 +34,8 @@ use crate::pool::{self, Bell, Pool, Watch, supervise};
 use crate::settings::Settings;
 use crate::tenant::{Surroundings, Tenant};
 use due::Closed;
+use house::House;
+pub use house::no_tenant;
 
 /// The tenant that is meant when none is named.
 pub const DEFAULT_TENANT: &str = "main";
@@ -113,6 +116,7 @@ struct Shared {
     /// Who makes the requests of runs.
     workers: Option<Arc<Workers>>,
     authority: Authority,
+    house: House,
 }
 
 impl Drop for Shared {
@@ -148,7 +152,7 @@ impl Engine {
             .effects
             .then(|| Workers::new(&options.settings.effects, around.effects.clone()))
             .transpose()?;
-        let authority = Authority::open(&dir)?;
+        let (authority, house) = (Authority::open(&dir)?, House::open(&dir)?);
         let shared = Shared {
             dir,
             _lock: held,
@@ -167,6 +171,7 @@ impl Engine {
             moving: Mutex::default(),
             workers,
             authority,
+            house,
         };
         let engine = Engine(Arc::new(shared));
         engine.begin_tenants()?;
@@ -185,6 +190,11 @@ impl Engine {
     /// The engine's time.
     pub fn now(&self) -> model::Timestamp {
         self.0.around.clock.now()
+    }
+
+    /// The machine's own time, which only goes on.
+    pub fn real(&self) -> Duration {
+        self.0.around.clock.real()
     }
 
     /// Who may do what here.

@@ -253,6 +253,9 @@ pub fn pass(memory: &Memory<'_>, of: &Occurrence<'_>, from: Gate) -> Result<Pass
             Gate::Dedup => limit::dedup(memory, of, &mut passed)?,
             Gate::Breaker => breaker::ask(memory, of, &mut passed)?,
             Gate::Mode => mode::ask(memory, of, &mut passed)?,
+            Gate::Start if !memory.state.daily.has_room(of.env.now, memory.starting.len()) => {
+                passed.stop(Gate::Start, Outcome::Refused, "budget");
+            }
             Gate::Start => charge(memory, of, from, &mut passed)?,
         }
         if passed.stopped() {

@@ -165,7 +165,8 @@ impl Importer {
             return Ok(());
         }
         // Not from outside: reserved topics are kept, and attention has judged these events once already.
-        let caller = Caller { actor: self.actor.clone(), trace: None, outside: false };
+        let caller =
+            Caller { actor: self.actor.clone(), trace: None, outside: false, sight: Default::default() };
         let outcomes =
             self.tenant.publish_all(&caller, batch).await.map_err(|problem| of_line(problem, &origins))?;
         for ((_, old), outcome) in origins.into_iter().zip(outcomes) {

@@ -63,9 +63,9 @@ pub use declared::DETACHED;
 pub use deliver::Delivery;
 pub use deliver::follow::{Follow, Follower};
 pub use deliver::push::{Ack, Handling, Nack, Subscription};
-pub use engine::{DEFAULT_TENANT, Engine, Health, Options};
+pub use engine::{DEFAULT_TENANT, Engine, Health, Options, no_tenant};
 pub use settings::{Limits, Settings};
 pub use tenant::{
-    AsOf, Asking, DeadLetterPage, Found, GroupView, HistoryPage, Listing, Page, Paging, Query, Redrive,
+    AsOf, Asking, DeadLetterPage, Found, GroupView, HistoryPage, Listing, Page, Paging, Query, Redrive, Seen,
     Settled, Tenant,
 };

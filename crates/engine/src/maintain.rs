@@ -13,6 +13,7 @@ pub mod retention;
 mod salvage;
 pub mod sidecar;
 pub mod snapshot;
+pub(crate) mod trash;
 mod verify;
 
 use std::path::PathBuf;

@@ -19,7 +19,7 @@ use crate::gate::{self, Gate, Memory, Passed};
 use crate::state::{Result, State};
 
 pub use wake::due as wake_due;
-pub(crate) use wake::{end as end_wait, marked as recheck_wait, takes as wait_takes};
+pub(crate) use wake::{answer as answer_wait, end as end_wait, marked as recheck_wait, takes as wait_takes};
 
 /// Occurrences that one event may have.
 const OCCURRENCES_MAX: usize = 10_000;

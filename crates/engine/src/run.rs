@@ -274,6 +274,9 @@ pub struct Ended {
     pub at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<Position>,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
 }

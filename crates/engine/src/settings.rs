@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use model::time::parse_duration;
 use model::topic::Pattern;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The largest payload there is, in bytes; `max_payload` may only lower it.
@@ -29,6 +30,9 @@ pub struct Settings {
     pub switches: Switches,
     /// The switches of tenants that differ.
     pub tenants: BTreeMap<String, Switches>,
+    /// What every tenant may use, unless it is named below or the house says otherwise.
+    pub quota: Quota,
+    pub quotas: BTreeMap<String, Quota>,
     /// A tenant that nobody used for so long is closed.
     pub idle: Duration,
     pub effects: Effects,
@@ -48,6 +52,8 @@ impl Default for Settings {
             attention: Vec::new(),
             switches: Switches::default(),
             tenants: BTreeMap::new(),
+            quota: Quota::default(),
+            quotas: BTreeMap::new(),
             idle: Duration::from_secs(300),
             effects: Effects::default(),
             history: Duration::from_secs(30 * 86_400),
@@ -71,6 +77,39 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits { max_payload: PAYLOAD_MAX, max_depth: DEPTH_MAX }
+    }
+}
+
+/// How much a tenant may use; what is not said has no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// Of the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events_per_s: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automations: Option<u64>,
+    /// From midnight to midnight, UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_per_day: Option<u64>,
+}
+
+impl Quota {
+    pub const NAMES: [&str; 5] = ["bytes", "events_per_s", "groups", "automations", "runs_per_day"];
+
+    /// What is not said here is as `other` has it.
+    pub fn or(self, other: Quota) -> Quota {
+        Quota {
+            bytes: self.bytes.or(other.bytes),
+            events_per_s: self.events_per_s.or(other.events_per_s),
+            groups: self.groups.or(other.groups),
+            automations: self.automations.or(other.automations),
+            runs_per_day: self.runs_per_day.or(other.runs_per_day),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! **Invariant:** `applied` (position and chain) is committed together with everything folded up to it. A pair that is
 //! not in the ledger means the file belongs to another history: it is discarded and rebuilt.
 
+pub mod daily;
 pub mod dump;
 pub mod entity;
 pub mod group;
@@ -78,6 +79,8 @@ pub struct State {
     pub key: Arc<OnceLock<Key>>,
     /// Where the wall clock was set, and by how many milliseconds; the last few times. An event's `ttl` is counted over them.
     pub steps: Vec<(Position, i64)>,
+    /// Runs that began today; memory.
+    pub daily: Arc<daily::Daily>,
     pub catalog: Arc<Catalog>,
     pub(crate) carried: Option<entity::Carried>,
     pub runs: run::Runs,
@@ -129,6 +132,7 @@ impl State {
             default_space: "default".to_owned(),
             key: Arc::default(),
             steps: Vec::new(),
+            daily: Arc::default(),
             catalog: Arc::default(),
             carried: None,
             runs: run::Runs::default(),

@@ -3,6 +3,7 @@
 //! A command goes into the mailbox. If the writer is idle and the disk is quick, the caller commits it on its own
 //! thread; else a pool thread takes whatever has queued, as one batch.
 
+mod allowance;
 mod automations;
 mod backtest;
 mod define;
@@ -20,6 +21,7 @@ mod publish;
 pub mod runs;
 mod sandbox;
 mod search;
+mod seen;
 mod simulate;
 pub mod subscriptions;
 mod unborn;
@@ -49,6 +51,7 @@ pub(crate) use live::names_live;
 pub(crate) use open::event_from_json;
 pub use open::{Home, Opening};
 pub use search::{Page, Query};
+pub use seen::Seen;
 
 use crate::admit::{Admitter, Handled};
 use crate::clock::Clock;
@@ -152,6 +155,8 @@ pub(crate) struct Inner {
     draining: Mutex<BTreeSet<String>>,
     /// Effects that workers have, and how these are told to stop.
     out: Mutex<effects::Out>,
+    /// What it may use, and how much is left.
+    allowance: allowance::Allowance,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,
 }
 
@@ -389,6 +394,7 @@ impl Tenant {
         match open.turn(moment, commands) {
             Ok(Turn { answers, committed }) => {
                 self.note_sync(open, moment);
+                self.note_bytes(open);
                 self.hand_on(open, committed);
                 self.note_rows(&answers);
                 if answers.iter().any(|answer| matches!(answer, Err(p) if p.code() == Code::StorageFull)) {

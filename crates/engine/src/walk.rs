@@ -115,6 +115,8 @@ struct Walk<'d, 'a> {
     atomic: u32,
     /// Who called logic without a run.
     outside: Option<String>,
+    /// Who answered the question of the step that is noted next.
+    by: Option<String>,
 }
 
 /// Walks one run that is ready. Nothing happens when it is gone.
@@ -265,7 +267,7 @@ pub fn after_end(
             _ => json!({"run": run.id, "status": status.as_str(), "message": why}),
         };
         if draft.state.run(caller)?.is_some_and(|caller| caller.wait(wait).is_some()) {
-            let ended = model::record::WaitEnded { run: caller, wait, how, event: None, value };
+            let ended = model::record::WaitEnded { run: caller, wait, how, event: None, by: None, value };
             draft.push_run(RunRecord::WaitEnded(ended))?;
         }
     }
@@ -275,7 +277,7 @@ pub fn after_end(
 impl<'d, 'a> Walk<'d, 'a> {
     fn new(draft: &'d mut Draft<'a>, run: Run, env: Env) -> Walk<'d, 'a> {
         let (trace, outside) = (Vec::new(), None);
-        Walk { draft, run, env, trace, steps: 0, yielded: false, logic: 0, atomic: 0, outside }
+        Walk { draft, run, env, trace, steps: 0, yielded: false, logic: 0, atomic: 0, outside, by: None }
     }
 
     /// Goes through a list of steps from where it stands.

@@ -1,5 +1,6 @@
 //! `everwhen bench`: the figures of the README, measured again by anyone, as a ratio to the bare disk in the same run.
 
+pub mod auth;
 pub mod check;
 pub mod deliver;
 pub mod entity;
@@ -16,6 +17,7 @@ pub mod run;
 pub mod slo;
 pub mod soak;
 pub mod sqlite;
+pub mod tenants;
 pub mod timer;
 pub mod wait;
 
@@ -100,6 +102,29 @@ Examples:
         /// The length of a payload
         #[arg(long, default_value_t = 512)]
         bytes: usize,
+    },
+    /// What a token costs a request, in process
+    #[command(after_long_help = "Examples:\n  everwhen bench auth --json")]
+    Auth {
+        /// How many tokens there are
+        #[arg(long, default_value_t = 1_000)]
+        tokens: usize,
+    },
+    /// What a quiet tenant feels of a neighbour that floods against its quota
+    #[command(after_long_help = "Examples:\n  everwhen bench tenants --json")]
+    Tenants {
+        /// Events a second of the quiet one
+        #[arg(long, default_value_t = 200)]
+        rate: u64,
+        /// How many of them
+        #[arg(long, default_value_t = 2_000)]
+        events: u64,
+        /// How many of the neighbour publish without a pause
+        #[arg(long, default_value_t = 16)]
+        publishers: usize,
+        /// What the neighbour may bring a second
+        #[arg(long, default_value_t = 100)]
+        quota: u64,
     },
     /// From the text of many declarations to their findings
     #[command(after_long_help = "\
@@ -250,7 +275,7 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
         let problem = Problem::new(Code::UsageInvalid, words);
         Err(problem
             .hint(
-                "name one of publish, deliver, entity, check, expr, route, run, wait, timer, gate, open and soak, or give --slo alone",
+                "name one of publish, deliver, entity, auth, tenants, check, expr, route, run, wait, timer, gate, open and soak, or give --slo alone",
             )
             .into())
     };
@@ -280,6 +305,10 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
         Bench::Deliver { http, rate, events, backlog, bytes } => {
             let load = deliver::Load { rate: rate.max(1), events, backlog, bytes };
             if http { deliver::run_http(dir, load) } else { deliver::run(dir, load) }
+        }
+        Bench::Auth { tokens } => block_on(auth::run(dir, tokens)),
+        Bench::Tenants { rate, events, publishers, quota } => {
+            block_on(tenants::run(dir, tenants::Load { rate, events: events.max(1), publishers, quota }))
         }
         Bench::Check { declarations } => check::run(dir, declarations),
         Bench::Expr => expr::run(dir),

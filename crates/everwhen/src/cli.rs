@@ -10,7 +10,7 @@ use crate::bench;
 use crate::commands::{
     apply, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor, drain,
     entity, erase, events, explain, export, fmt, groups, import, init, publish, query, replay, restore, runs,
-    salvage, schema, serve, simulate, subscriptions, tail, test, tokens, r#try, verify,
+    salvage, schema, serve, simulate, subscriptions, tail, tenants, test, tokens, r#try, verify,
 };
 use crate::config::edits;
 
@@ -69,6 +69,7 @@ pub enum Command {
     Waits(automations::WaitsArgs),
     Subscriptions(subscriptions::Args),
     Tokens(tokens::Args),
+    Tenants(tenants::Args),
     Explain(explain::Args),
     Call(call::Args),
     Backtest(backtest::Args),

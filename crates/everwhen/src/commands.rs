@@ -36,6 +36,7 @@ pub mod serve;
 pub mod simulate;
 pub mod subscriptions;
 pub mod tail;
+pub mod tenants;
 pub mod test;
 pub mod tokens;
 pub mod r#try;
@@ -77,6 +78,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Waits(args) => automations::waits(args, session).await,
         Command::Subscriptions(args) => subscriptions::run(args, session).await,
         Command::Tokens(args) => tokens::run(args, session).await,
+        Command::Tenants(args) => tenants::run(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,
         Command::Simulate(args) => simulate::run(args, session).await,
         Command::Call(args) => call::run(args, session).await,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use engine::effect::guard::Guard;
-use engine::settings::{Effects, Settings, Switches};
+use engine::settings::{Effects, Quota, Settings, Switches};
 use model::{Code, Problem};
 
 mod rules;
@@ -15,7 +15,7 @@ pub use written::edits;
 use written::{Said, Source, Table};
 
 /// Every table of the file with its keys; what is not here is refused.
-const TABLES: [(&str, &[&str]); 9] = [
+const TABLES: [(&str, &[&str]); 10] = [
     (
         "",
         &[
@@ -27,6 +27,7 @@ const TABLES: [(&str, &[&str]); 9] = [
             "history",
             "layers",
             "tenants",
+            "quota",
             "schema",
             "redact",
             "attention",
@@ -37,6 +38,7 @@ const TABLES: [(&str, &[&str]); 9] = [
     ("retention", &["age", "bytes", "respect_groups", "respect_runs"]),
     ("history", &["keep"]),
     ("layers", &["validation", "redaction", "attention", "tracing", "metrics"]),
+    ("quota", &Quota::NAMES),
     ("schema", &["topic", "file", "name"]),
     ("redact", &["topic", "drop", "mask", "hash", "detectors"]),
     ("attention", &["topic", "filter", "rate", "verdict", "until", "by"]),
@@ -89,6 +91,7 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
     own.set("idle", |said| said.duration(), &mut config.settings.idle)?;
     layers(&layered("layers"), &mut config.settings.switches)?;
     effects(&layered("effects"), &mut config.settings.effects)?;
+    quota(&layered("quota"), &mut config.settings.quota)?;
     tenants(&top, &mut config.settings)?;
     rules::read(&top, &mut config.settings)?;
     Ok(config)
@@ -159,20 +162,36 @@ fn allow(said: &Said<'_>) -> Result<Vec<String>, Problem> {
     Ok(allowed)
 }
 
-/// `[tenants.NAME.layers]`: what is not said there is as for all.
+fn quota(layered: &Layered<'_>, quota: &mut Quota) -> Result<(), Problem> {
+    let number = |said: &Said<'_>| said.number(0, u64::MAX).map(Some);
+    layered.set("bytes", number, &mut quota.bytes)?;
+    layered.set("events_per_s", number, &mut quota.events_per_s)?;
+    layered.set("groups", number, &mut quota.groups)?;
+    layered.set("automations", number, &mut quota.automations)?;
+    layered.set("runs_per_day", number, &mut quota.runs_per_day)
+}
+
+/// `[tenants.NAME.layers]` and `[tenants.NAME.quota]`: what is not said there is as for all.
 fn tenants(top: &Table<'_>, settings: &mut Settings) -> Result<(), Problem> {
     let Some(tenants) = top.table("tenants")? else { return Ok(()) };
     for name in tenants.keys() {
         let Some(tenant) = tenants.table(name)? else { continue };
-        tenant.only(&["layers"], &TABLES)?;
-        let mut switches = settings.switches;
-        let table = tenant.table("layers")?;
-        let known = TABLES.iter().find(|(name, _)| *name == "layers").map_or(&[][..], |(_, keys)| *keys);
-        table.iter().try_for_each(|table| table.only(known, &TABLES))?;
-        layers(&Layered { table: Ok(table), env: &|_| None, section: "layers" }, &mut switches)?;
+        tenant.only(&["layers", "quota"], &TABLES)?;
+        let (mut switches, mut own) = (settings.switches, Quota::default());
+        layers(&of_tenant(&tenant, "layers")?, &mut switches)?;
+        quota(&of_tenant(&tenant, "quota")?, &mut own)?;
         settings.tenants.insert(name.to_owned(), switches);
+        settings.quotas.insert(name.to_owned(), own);
     }
     Ok(())
+}
+
+/// A table inside that of a tenant, which no variable says.
+fn of_tenant<'a>(tenant: &Table<'a>, section: &'a str) -> Result<Layered<'a>, Problem> {
+    let table = tenant.table(section)?;
+    let known = TABLES.iter().find(|(name, _)| *name == section).map_or(&[][..], |(_, keys)| *keys);
+    table.iter().try_for_each(|table| table.only(known, &TABLES))?;
+    Ok(Layered { table: Ok(table), env: &|_| None, section })
 }
 
 /// A table of the file with the environment over it.
@@ -215,17 +234,27 @@ const OTHER_VARIABLES: [&str; 11] =
 
 /// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
 pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {
-    let tables = TABLES
-        .iter()
-        .filter(|(table, _)| ["", "events", "retention", "history", "layers", "effects"].contains(table));
+    let tables = TABLES.iter().filter(|(table, _)| {
+        ["", "events", "retention", "history", "layers", "effects", "quota"].contains(table)
+    });
     let keys = tables.flat_map(|(table, keys)| {
         keys.iter().map(move |key| match *table {
             "" => key.to_uppercase(),
             table => format!("{table}_{key}").to_uppercase(),
         })
     });
-    let sections =
-        ["EVENTS", "RETENTION", "HISTORY", "LAYERS", "EFFECTS", "TENANTS", "SCHEMA", "REDACT", "ATTENTION"];
+    let sections = [
+        "EVENTS",
+        "RETENTION",
+        "HISTORY",
+        "LAYERS",
+        "EFFECTS",
+        "QUOTA",
+        "TENANTS",
+        "SCHEMA",
+        "REDACT",
+        "ATTENTION",
+    ];
     let known: Vec<String> = keys
         .filter(|key| !sections.contains(&key.as_str()))
         .chain(OTHER_VARIABLES.map(str::to_owned))
@@ -237,7 +266,7 @@ pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Proble
             continue;
         };
         let Some(nearest) = known.iter().min_by_key(|key| edits(given, key)) else { continue };
-        let ours = sections[..5].iter().any(|section| given.starts_with(&format!("{section}_")));
+        let ours = sections[..6].iter().any(|section| given.starts_with(&format!("{section}_")));
         if ours || edits(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
             return Err(Problem::new(Code::ConfigUnknownKey, format!("unknown variable \"{name}\""))
                 .hint(format!("did you mean \"EVERWHEN_{nearest}\"?"))

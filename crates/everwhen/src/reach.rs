@@ -17,6 +17,7 @@ pub mod host;
 pub mod maintain;
 pub mod runs;
 pub mod subscriptions;
+pub mod tenants;
 pub mod tokens;
 
 /// How long a command waits for a directory that another short command holds just now.
@@ -39,19 +40,23 @@ pub struct Local {
 impl Reach {
     /// Reaches what is there; a directory or tenant that is not is an error.
     pub async fn existing(session: &Session) -> Result<Reach, Problem> {
-        Reach::open(session, false).await
+        Reach::open(session, &session.tenant()?, false).await
     }
 
     /// Reaches what is there and makes what is not.
     pub async fn or_create(session: &Session) -> Result<Reach, Problem> {
-        Reach::open(session, true).await
+        Reach::open(session, &session.tenant()?, true).await
     }
 
-    async fn open(session: &Session, create: bool) -> Result<Reach, Problem> {
-        let tenant = session.tenant()?;
+    /// Reaches the house itself, whichever tenant is named otherwise: that one may be suspended.
+    pub async fn house(session: &Session, create: bool) -> Result<Reach, Problem> {
+        Reach::open(session, engine::DEFAULT_TENANT, create).await
+    }
+
+    async fn open(session: &Session, tenant: &str, create: bool) -> Result<Reach, Problem> {
         match session.place()? {
-            Place::Server(url) => Ok(Reach::Remote(Client::new(&url, session.token()?, &tenant)?)),
-            Place::Directory(data) => directory(session, &data, &tenant, create).await,
+            Place::Server(url) => Ok(Reach::Remote(Client::new(&url, session.token()?, tenant)?)),
+            Place::Directory(data) => directory(session, &data, tenant, create).await,
         }
     }
 }
@@ -66,7 +71,9 @@ async fn directory(session: &Session, data: &Path, tenant: &str, create: bool) -
             other => return other.map(Reach::Local),
         };
         if let Some(holder) = Holder::read(data) {
-            let client = Client::new(&holder.url, Some(holder.token), tenant)?;
+            // Who shows a token wants to be held to it, also where the directory would let them do everything.
+            let token = session.flags.token.clone().unwrap_or(holder.token);
+            let client = Client::new(&holder.url, Some(token), tenant)?;
             if client.text("/livez").await.is_ok() {
                 return Ok(Reach::Remote(client));
             }

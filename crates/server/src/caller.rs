@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use engine::authority::Grant;
-use engine::{Caller, Tenant};
+use engine::{Caller, DEFAULT_TENANT, Seen, Tenant};
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
@@ -39,7 +39,7 @@ impl FromRequest<Arc<Doors>> for Call {
 
     async fn from_request(request: Request, doors: &Arc<Doors>) -> Result<Call, Response> {
         let (head, body) = request.into_parts();
-        let grant = rights::grant(&head.headers, doors).map_err(refused)?;
+        let grant = rights::grant(&head, doors).map_err(refused)?;
         if let Some(denied) = grant.as_deref().and_then(|grant| rights::denied(&head, grant)) {
             return Err(denied);
         }
@@ -64,10 +64,23 @@ impl Call {
         let named = match &grant {
             // The tenant is the token's, whatever else is said.
             Some(grant) => Some(grant.tenant.as_str()),
+            // Who manages a tenant stands in the house: that one may be suspended, or not open at all.
+            None if head.uri.path().starts_with("/v1/tenants") => Some(DEFAULT_TENANT),
             None => text(&head.headers, &TENANT)?,
         };
         let tenant = tenant(named, doors).await?;
         Ok(Call { doors: doors.clone(), tenant, caller, grant, head, body })
+    }
+
+    /// The tenant, as much of it as the caller sees.
+    pub fn seen(&self) -> Seen {
+        self.tenant.seen_by(&self.caller.sight)
+    }
+
+    /// Ready, with what to say, once the caller may not go on: for what is held open.
+    pub fn over(&self) -> impl Future<Output = Problem> + Send + use<> {
+        let (doors, grant, tenant) = (self.doors.clone(), self.grant.clone(), self.tenant.clone());
+        async move { rights::over(&doors, grant, tenant).await }
     }
 
     /// The query's parameters, of which only `known` may stand there.
@@ -120,7 +133,9 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 
 fn caller(headers: &HeaderMap, grant: Option<&Grant>) -> Result<Caller, Problem> {
     let mut caller = match (grant, text(headers, &ACTOR)?) {
-        (Some(grant), _) => Caller { actor: grant.actor(), trace: None, outside: true },
+        (Some(grant), _) => {
+            Caller { actor: grant.actor(), trace: None, outside: true, sight: grant.sight.clone() }
+        }
         (None, Some(actor)) => {
             Caller::named(actor).map_err(|problem| problem.with("parameter", ACTOR.as_str()))?
         }
@@ -143,7 +158,9 @@ fn is_trace(text: &str) -> bool {
 async fn tenant(named: Option<&str>, doors: &Arc<Doors>) -> Result<Tenant, Problem> {
     let name = named.unwrap_or(&doors.default_tenant);
     let default = name == doors.default_tenant;
-    if default && let Some(tenant) = doors.default.get() {
+    doors.engine.admits(name)?;
+    // One that was suspended meanwhile is another after.
+    if default && let Some(tenant) = doors.default.get().filter(|tenant| !tenant.is_closing()) {
         return Ok(tenant.clone());
     }
     let (engine, owned) = (doors.engine.clone(), name.to_owned());

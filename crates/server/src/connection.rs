@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::logins::Peer;
 use crate::{Doors, Phase, aside, guard, router};
 
 /// Longest head of a request: line and headers.
@@ -43,10 +44,10 @@ pub async fn accept(
             biased;
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => {
+                Ok((socket, from)) => {
                     let (router, doors, open) = (router.clone(), doors.clone(), open.clone());
                     aside::spawn(async move {
-                        connection(socket, router, doors).await;
+                        connection(socket, Peer(from.ip()), router, doors).await;
                         drop(open);
                     });
                 }
@@ -79,7 +80,7 @@ async fn pause_after(error: &std::io::Error) {
     }
 }
 
-async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) {
+async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>) {
     let _ = socket.set_nodelay(true);
     let mut phase = doors.phase.clone();
     let patience = doors.patience;
@@ -89,6 +90,7 @@ async fn connection(socket: TcpStream, router: axum::Router, doors: Arc<Doors>) 
         let cut = cut.clone();
         service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(cut.clone());
+            request.extensions_mut().insert(peer);
             guard::answer(router.clone(), doors.clone(), request)
         })
     };

@@ -30,6 +30,7 @@ pub async fn find(call: Call) -> Answer {
         descending: params.is_second("order", ["asc", "desc"])?,
         limit: params.limit("limit", 100, 1_000)?,
         cursor: params.owned("cursor"),
+        sight: call.caller.sight.clone(),
     };
     let tenant = call.tenant;
     let page = aside::blocking(move || tenant.find(&query)).await?;
@@ -58,25 +59,25 @@ fn shown(page: &Page) -> Response {
 pub async fn deferred(call: Call) -> Answer {
     let params = call.read_params(&["limit"]).await?;
     let limit = params.limit("limit", 100, 1_000)?;
-    let tenant = call.tenant;
-    let deferred = aside::blocking(move || tenant.deferred(limit)).await?;
+    let seen = call.seen();
+    let deferred = aside::blocking(move || seen.deferred(limit)).await?;
     Ok(json(StatusCode::OK, format!("{{\"deferred\":[{}]}}", deferred.join(","))))
 }
 
 /// `GET /v1/events/{position or id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    let (tenant, wanted) = (call.tenant, id.clone());
+    let (seen, wanted) = (call.seen(), id.clone());
     let event =
-        aside::blocking(move || tenant.event(&wanted)).await.map_err(|problem| not_there(&id, problem))?;
+        aside::blocking(move || seen.event(&wanted)).await.map_err(|problem| not_there(&id, problem))?;
     Ok(json(StatusCode::OK, event.to_json()))
 }
 
 /// `GET /v1/events/{position or id}/lineage`
 pub async fn lineage(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    let (tenant, wanted) = (call.tenant, id.clone());
-    let found = aside::blocking(move || tenant.lineage(&wanted)).await;
+    let (seen, wanted) = (call.seen(), id.clone());
+    let found = aside::blocking(move || seen.lineage(&wanted)).await;
     let lineage = found.map_err(|problem| not_there(&id, problem))?;
     Ok(json(StatusCode::OK, lineage))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::response::Response;
-use engine::{GroupView, Redrive, Tenant};
+use engine::{GroupView, Redrive, Seen, Tenant};
 use hyper::StatusCode;
 use lang::filter::Filter;
 use model::event::push_text;
@@ -27,6 +27,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 struct Verb {
     doors: Arc<Doors>,
     tenant: Tenant,
+    seen: Seen,
     said: Map<String, Value>,
 }
 
@@ -36,17 +37,22 @@ fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
 }
 
 async fn verb(call: Call, known: &[&str]) -> Result<Verb, Problem> {
-    let (doors, tenant, bytes) = bytes(call).await?;
-    let said = object_or(Code::GroupInvalid, &bytes, known)?;
-    Ok(Verb { doors, tenant, said })
+    let (doors, tenant, seen) = (call.doors.clone(), call.tenant.clone(), call.seen());
+    let said = object_or(Code::GroupInvalid, &bytes(call).await?, known)?;
+    Ok(Verb { doors, tenant, seen, said })
 }
 
-async fn bytes(call: Call) -> Result<(Arc<Doors>, Tenant, bytes::Bytes), Problem> {
+/// As [`verb`], for what changes the group itself.
+async fn change(name: &str, call: Call, known: &[&str]) -> Result<Verb, Problem> {
+    let verb = verb(call, known).await?;
+    verb.seen.may_change(name)?;
+    Ok(verb)
+}
+
+async fn bytes(call: Call) -> Result<bytes::Bytes, Problem> {
     call.params(&[])?;
     body::only_json(&call.head.headers)?;
-    let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
-    let bytes = call.bytes(BODY_BYTES_MAX).await?;
-    Ok((doors, tenant, bytes))
+    call.bytes(BODY_BYTES_MAX).await
 }
 
 fn shown(status: StatusCode, group: &GroupView) -> Response {
@@ -55,28 +61,29 @@ fn shown(status: StatusCode, group: &GroupView) -> Response {
 
 pub async fn list(call: Call) -> Answer {
     call.read_params(&[]).await?;
-    let tenant = call.tenant;
-    let groups = aside::blocking(move || Ok(tenant.groups())).await?;
+    let seen = call.seen();
+    let groups = aside::blocking(move || Ok(seen.groups())).await?;
     let groups: Vec<Value> = groups.iter().map(GroupView::to_json).collect();
     Ok(json_answer(StatusCode::OK, json!({ "groups": groups }).to_string()))
 }
 
 pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
-    let (_, tenant, bytes) = bytes(call).await?;
-    let definition = body::value(&bytes)?;
+    let (tenant, seen) = (call.tenant.clone(), call.seen());
+    let definition = seen.definition(&name, body::value(&bytes(call).await?)?)?;
     let (created, group) = tenant.put_group(&name, &definition).await?;
     Ok(shown(if created { StatusCode::CREATED } else { StatusCode::OK }, &group))
 }
 
 pub async fn get(Path(name): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    let tenant = call.tenant;
-    let group = aside::blocking(move || tenant.group(&name)).await?;
+    let seen = call.seen();
+    let group = aside::blocking(move || seen.group(&name)).await?;
     Ok(shown(StatusCode::OK, &group))
 }
 
 pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
+    call.seen().may_change(&name)?;
     call.tenant.delete_group(&name).await?;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -84,7 +91,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
 }
 
 pub async fn seek(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, said, .. } = verb(call, &["to"]).await?;
+    let Verb { tenant, said, .. } = change(&name, call, &["to"]).await?;
     let to = said.get("to").ok_or_else(|| {
         wrong("/to", "\"to\" is missing")
             .hint("say \"beginning\", \"end\", {\"position\": N} or {\"time\": T}")
@@ -94,12 +101,12 @@ pub async fn seek(Path(name): Path<String>, call: Call) -> Answer {
 }
 
 pub async fn pause(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, .. } = verb(call, &[]).await?;
+    let Verb { tenant, .. } = change(&name, call, &[]).await?;
     Ok(shown(StatusCode::OK, &tenant.pause(&name).await?))
 }
 
 pub async fn resume(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, .. } = verb(call, &[]).await?;
+    let Verb { tenant, .. } = change(&name, call, &[]).await?;
     Ok(shown(StatusCode::OK, &tenant.resume(&name).await?))
 }
 
@@ -107,8 +114,8 @@ pub async fn dead_letters(Path(name): Path<String>, call: Call) -> Answer {
     let params = call.read_params(&["limit", "cursor"]).await?;
     let limit = params.limit("limit", 100, 1_000)?;
     let cursor = params.owned("cursor");
-    let tenant = call.tenant;
-    let page = aside::blocking(move || tenant.dead_letters(&name, limit, cursor.as_deref())).await?;
+    let seen = call.seen();
+    let page = aside::blocking(move || seen.dead_letters(&name, limit, cursor.as_deref())).await?;
     let mut out = format!("{{\"dead_letters\":[{}]", page.texts.join(","));
     if let Some(next) = &page.next {
         out.push_str(",\"next\":");
@@ -119,7 +126,7 @@ pub async fn dead_letters(Path(name): Path<String>, call: Call) -> Answer {
 }
 
 pub async fn redrive(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, said, .. } = verb(call, &["positions", "filter", "all"]).await?;
+    let Verb { tenant, said, .. } = change(&name, call, &["positions", "filter", "all"]).await?;
     let redriven = tenant.redrive(&name, which(&said)?).await?;
     Ok(json_answer(StatusCode::OK, json!({ "redriven": redriven }).to_string()))
 }

@@ -104,7 +104,12 @@ pub async fn deliver(
     let scheme = Scheme::parse(&hook.scheme)?;
     believe(&tenant, &hook, scheme, &head.headers, &bytes)?;
     let draft = draft(&tenant, &hook, scheme, &head.headers, &bytes)?;
-    let caller = Caller { actor: format!("system:hook:{}", hook.name), trace: None, outside: true };
+    let caller = Caller {
+        actor: format!("system:hook:{}", hook.name),
+        trace: None,
+        outside: true,
+        sight: Default::default(),
+    };
     match tenant.publish(&caller, draft).await {
         Ok(Outcome::Recorded(receipt)) => {
             let mut answer = json!({"id": receipt.id, "position": receipt.position});
@@ -136,7 +141,11 @@ async fn found(doors: &Arc<Doors>, tenant: String, name: String) -> Result<(Tena
         let hook = tenant.hook(&name).map_err(|_| absent())?;
         Ok((tenant, hook))
     });
-    look.await.map_err(|problem| if problem.code() == Code::RequestInvalid { absent() } else { problem })
+    look.await.map_err(|problem| match problem.code() {
+        // Who only knows an address learns nothing about who lives there.
+        Code::RequestInvalid | Code::TenantSuspended => absent(),
+        _ => problem,
+    })
 }
 
 fn believe(

@@ -33,6 +33,7 @@ mod groups;
 mod guard;
 mod health;
 mod hooks;
+mod logins;
 mod maintain;
 mod metrics;
 mod origin;
@@ -47,13 +48,16 @@ mod runs;
 mod seed003;
 mod stream;
 mod subscriptions;
+mod tenants;
 mod tokens;
 
 pub use hooks::{signature, tried};
 pub use subscriptions::drained;
+pub use tenants::read_quota;
 pub use tokens::terms;
 
 pub use patience::Patience;
+pub use rights::may;
 pub use routes::{ROUTES, Route};
 
 /// What `serve` needs besides the engine.
@@ -89,8 +93,17 @@ pub async fn serve_with(
     let (phase, watched) = watch::channel(Phase::Open);
     let default = OnceLock::new();
     let local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let doors =
-        Arc::new(Doors { engine, token, no_auth, local, default_tenant, default, patience, phase: watched });
+    let doors = Arc::new(Doors {
+        engine,
+        token,
+        no_auth,
+        local,
+        default_tenant,
+        default,
+        patience,
+        phase: watched,
+        logins: logins::Logins::default(),
+    });
     connection::accept(listener, doors, phase, shutdown).await;
     Ok(())
 }
@@ -107,6 +120,8 @@ pub(crate) struct Doors {
     default: OnceLock<Tenant>,
     patience: Patience,
     phase: watch::Receiver<Phase>,
+    /// Tokens that were none.
+    logins: logins::Logins,
 }
 
 /// How far the server is from its end.

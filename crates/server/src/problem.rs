@@ -40,7 +40,10 @@ impl IntoResponse for Refusal {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match code.status() {
             401 => drop(headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            429 => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+            429 => {
+                let after = problem.extra().get("retry_after").and_then(Value::as_u64).unwrap_or(1);
+                headers.insert(RETRY_AFTER, HeaderValue::from(after));
+            }
             _ => {}
         }
         response

@@ -7,16 +7,19 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use axum::extract::MatchedPath;
 use axum::response::{IntoResponse, Response};
 use engine::authority::{Grant, Permission};
+use engine::{Engine, Tenant};
 use hyper::header::AUTHORIZATION;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, StatusCode};
+use hyper::{Method, StatusCode};
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
+use crate::logins::Peer;
 use crate::problem::Refusal;
 use crate::publish::json as json_answer;
 use crate::{Doors, ROUTES};
@@ -45,11 +48,11 @@ fn needed(method: &Method, path: &str) -> Option<Permission> {
 }
 
 /// The token of a request, or `None` where none is asked for and for who holds the directory itself.
-pub fn grant(headers: &HeaderMap, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem> {
+pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem> {
     if doors.no_auth {
         return Ok(None);
     }
-    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = |given: &'_ str| {
         given.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).is_some()
     };
@@ -64,7 +67,46 @@ pub fn grant(headers: &HeaderMap, doors: &Doors) -> Result<Option<Arc<Grant>>, P
     if local {
         return Ok(None);
     }
-    doors.engine.authority().grant(given, doors.engine.now()).map(Some)
+    let authority = doors.engine.authority();
+    let grant = authority.grant(given, doors.engine.now()).map_err(|problem| {
+        let guess = head.extensions.get::<Peer>().filter(|_| !given.is_empty() && !authority.knew(given));
+        let told = guess.map_or(Ok(()), |peer| doors.logins.guessed(peer.0, doors.engine.real()));
+        told.err().unwrap_or(problem)
+    })?;
+    doors.engine.admits(&grant.tenant)?;
+    Ok(Some(grant))
+}
+
+/// How often those who hold something open look whether they still may, besides being told.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Ready, with what to say, once a token has no effect any more or its tenant rests: for those who hold something open.
+pub async fn over(doors: &Doors, grant: Option<Arc<Grant>>, tenant: Tenant) -> Problem {
+    let authority = doors.engine.authority();
+    // Listen first, look after: what changes in between is not missed.
+    let mut changes = authority.changes();
+    loop {
+        changes.borrow_and_update();
+        let now = doors.engine.now();
+        if let Err(problem) = doors.engine.admits(tenant.name()) {
+            return problem;
+        }
+        if tenant.is_closing() || grant.as_ref().is_some_and(|grant| !authority.stands(grant, now)) {
+            return Problem::new(Code::AuthRequired, "the token is not valid any more")
+                .hint("come back with another one");
+        }
+        let ends = grant.as_ref().and_then(|grant| grant.terms.expires_at);
+        let wait = ends.map_or(LOOK_AGAIN, |at| at.since(now).min(LOOK_AGAIN));
+        let _ = tokio::time::timeout(wait.max(Duration::from_millis(1)), changes.changed()).await;
+    }
+}
+
+/// Whether a token may use a route: what every request is asked, for those who measure it.
+pub fn may(engine: &Engine, token: &str, method: &str, path: &str) -> Result<bool, Problem> {
+    let grant = engine.authority().grant(token, engine.now())?;
+    engine.admits(&grant.tenant)?;
+    let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
+    Ok(needed(&method, path).is_none_or(|needed| grant.may(needed)))
 }
 
 /// What a route answers to who may not use it; `None`: they may.

@@ -8,7 +8,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::{
     Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, metrics, problem,
-    publish, runs, seed003, stream, subscriptions, tokens,
+    publish, runs, seed003, stream, subscriptions, tenants, tokens,
 };
 
 /// One method of one path.
@@ -180,11 +180,27 @@ routes! {
         get "/v1/tokens" tokens::list, "admin",
             "Every token, revoked ones too, without its text";
         post "/v1/tokens" tokens::create, "admin",
-            "Give one out: `role`, optionally `name scopes expires_in`; its text is in this answer and nowhere else";
+            "Give one out: `role`, optionally `name scopes spaces max_band expires_in`; its text is in this answer and nowhere else";
         get "/v1/tokens/{id}" tokens::get, "admin",
             "One token, without its text";
         delete "/v1/tokens/{id}" tokens::revoke, "admin",
             "Revoke one, from the next request on";
+    }
+    "Tenants" {
+        get "/v1/tenants" tenants::list, "admin",
+            "Every tenant, for who owns the house; for others their own";
+        post "/v1/tenants" tenants::create, "node",
+            "Make one: `name`; its owner's token is in this answer and nowhere else";
+        get "/v1/tenants/{name}" tenants::get, "admin",
+            "One tenant and what it takes up";
+        delete "/v1/tenants/{name}" tenants::delete, "node",
+            "Remove one for ever, with everything in it";
+        put "/v1/tenants/{name}/quota" tenants::quota, "node",
+            "What it may use: `bytes events_per_s groups automations runs_per_day`, each a number or nothing";
+        post "/v1/tenants/{name}/tokens" tenants::create_token, "node",
+            "A token of that tenant, as `POST /v1/tokens` gives one out";
+        post "/v1/tenants/{name}/{what}" tenants::toggle, "node",
+            "`suspend`: nobody reaches it and nothing of it runs; `resume`: it goes on where it stood";
     }
     "The house" {
         post "/v1/erase" maintain::erase, "admin",

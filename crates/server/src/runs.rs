@@ -5,7 +5,7 @@ pub mod operate;
 use axum::extract::Path;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
-use engine::{Caller, Tenant};
+use engine::{Caller, Seen, Tenant};
 use hyper::StatusCode;
 use model::record::Outcome;
 use model::{Code, Problem};
@@ -32,6 +32,16 @@ where
 {
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
     aside::blocking(move || look(&tenant, &caller))
+}
+
+/// As [`ask`], of what happened, as much of it as the caller sees.
+fn ask_seen<T, F>(call: &Call, look: F) -> impl Future<Output = Result<T, Problem>> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&Seen) -> Result<T, Problem> + Send + 'static,
+{
+    let seen = call.seen();
+    aside::blocking(move || look(&seen))
 }
 
 fn wanted(params: &Params, status: &str) -> Result<Wanted, Problem> {
@@ -63,13 +73,13 @@ pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&["automation", "status", "since", "limit", "cursor"]).await?;
     let wanted = wanted(&params, "status")?;
     operate::status(wanted.status.as_deref())?;
-    page("runs", ask(&call, move |tenant, _| tenant.runs(&wanted)).await?)
+    page("runs", ask_seen(&call, move |seen| seen.runs(&wanted)).await?)
 }
 
 /// `GET /v1/runs/{id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    ok(&ask(&call, move |tenant, _| tenant.run(&id)).await?)
+    ok(&ask_seen(&call, move |seen| seen.run(&id)).await?)
 }
 
 /// `GET /v1/automations`
@@ -118,7 +128,7 @@ pub async fn toggle(Path((name, what)): Path<(String, String)>, call: Call) -> A
 /// `GET /v1/waits`
 pub async fn waits(call: Call) -> Answer {
     call.read_params(&[]).await?;
-    let waits = ask(&call, |tenant, _| tenant.waits()).await?;
+    let waits = ask_seen(&call, |seen| seen.waits()).await?;
     ok(&json!({ "waits": waits }))
 }
 
@@ -147,7 +157,7 @@ pub async fn decisions(call: Call) -> Answer {
     let params = call.read_params(&["automation", "outcome", "since", "limit", "cursor"]).await?;
     let wanted = wanted(&params, "outcome")?;
     outcome(wanted.status.as_deref())?;
-    page("decisions", ask(&call, move |tenant, _| tenant.decisions(&wanted)).await?)
+    page("decisions", ask_seen(&call, move |seen| seen.decisions(&wanted)).await?)
 }
 
 /// An outcome that there is, or none.
@@ -168,10 +178,10 @@ fn outcome(given: Option<&str>) -> Result<(), Problem> {
 pub async fn explain(Path((what, id)): Path<(String, String)>, call: Call) -> Answer {
     let params = call.read_params(&["since"]).await?;
     let since = params.instant("since")?;
-    let explained = ask(&call, move |tenant, _| match what.as_str() {
-        "event" => tenant.explain_event(&id),
-        "automation" => tenant.explain_automation(&id, since),
-        "run" => tenant.explain_run(&id),
+    let explained = ask_seen(&call, move |seen| match what.as_str() {
+        "event" => seen.explain_event(&id),
+        "automation" => seen.explain_automation(&id, since),
+        "run" => seen.explain_run(&id),
         _ => Err(Problem::new(Code::NotFound, format!("\"{what}\" cannot be explained"))
             .hint("one of event, automation, run")),
     });

@@ -60,7 +60,7 @@ fn recorded(outcome: &Outcome) -> Response {
 /// `GET /api/events/recent`: seed rows, newest first.
 pub async fn recent(call: Call) -> Answer {
     let params = call.read_params(&["limit", "event_type", "entity_type", "entity_id"]).await?;
-    let query = recent_query(&params)?;
+    let query = Query { sight: call.caller.sight.clone(), ..recent_query(&params)? };
     let tenant = call.tenant;
     let rows = aside::blocking(move || rows(&tenant, query)).await?;
     Ok(json_answer(StatusCode::OK, format!("{{\"events\":[{}]}}", rows.join(","))))

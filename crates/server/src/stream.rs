@@ -42,13 +42,15 @@ pub async fn stream(call: Call) -> Answer {
         space: params.owned("space"),
         filter: params.filter("filter")?,
         after,
+        sight: call.caller.sight.clone(),
     };
     let cut = call.head.extensions.get::<Cut>().cloned();
+    let over = call.over();
     let tenant = call.tenant;
     let follower = aside::blocking(move || tenant.follow(follow)).await?;
     let (feed, outlet) = pipe(BUFFER_BYTES_MAX);
     aside::spawn(async move {
-        run(follower, &feed, &call.doors).await;
+        run(follower, &feed, &call.doors, over).await;
         feed.end();
         if let Some(cut) = cut {
             leave(&feed, &cut, &call.doors).await;
@@ -69,7 +71,8 @@ async fn leave(feed: &Feed, cut: &Cut, doors: &Doors) {
     }
 }
 
-async fn run(mut follower: Follower, feed: &Feed, doors: &Doors) {
+async fn run(mut follower: Follower, feed: &Feed, doors: &Doors, over: impl Future<Output = Problem>) {
+    let mut over = std::pin::pin!(over);
     let position = follower.position();
     feed.push(format!("event: ready\ndata: {{\"position\":{position}}}\n\n").as_bytes());
     loop {
@@ -78,7 +81,13 @@ async fn run(mut follower: Follower, feed: &Feed, doors: &Doors) {
             Ok(false) => return,
             Err(_) => return feed.push(problem_frame(&slow(doors)).as_bytes()),
         }
-        let Some(events) = next(&mut follower, feed, doors).await else { return };
+        let next = next(&mut follower, feed, doors);
+        let events = tokio::select! {
+            biased;
+            problem = &mut over => return feed.push(problem_frame(&problem).as_bytes()),
+            events = next => events,
+        };
+        let Some(events) = events else { return };
         match events {
             Ok(events) => feed.push(frames(&events).as_bytes()),
             Err(problem) => return feed.push(problem_frame(&problem).as_bytes()),

@@ -3,6 +3,7 @@
 use axum::extract::Path;
 use engine::authority::{Role, Terms};
 use hyper::StatusCode;
+use model::event::Band;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
@@ -68,35 +69,56 @@ pub async fn revoke(Path(id): Path<String>, call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, json!({"revoked": true}).to_string()))
 }
 
+fn wrong(at: &str, detail: impl Into<String>) -> Problem {
+    Problem::new(Code::TokenInvalid, detail).at(format!("/{at}"))
+}
+
+/// A list of texts; none when it is left out.
+fn words(said: &Value, name: &str) -> Result<Vec<String>, Problem> {
+    let wrong = || wrong(name, format!("\"{name}\" is a list of texts"));
+    match &said[name] {
+        Value::Null => Ok(Vec::new()),
+        // It would read as one that allows nothing, and would allow everything.
+        Value::Array(list) if list.is_empty() => {
+            Err(wrong().hint(format!("leave \"{name}\" out for all of them")))
+        }
+        Value::Array(list) => {
+            let words = list.iter().map(|word| word.as_str().map(str::to_owned));
+            words.collect::<Option<_>>().ok_or_else(wrong)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn spaces(said: &Value) -> Result<Vec<String>, Problem> {
+    let spaces = words(said, "spaces")?;
+    match spaces.iter().position(|space| space.is_empty() || space.len() > 512) {
+        Some(at) => Err(wrong(&format!("spaces/{at}"), "a space has a name of 1 to 512 bytes")),
+        None => Ok(spaces),
+    }
+}
+
+fn band(said: &Value) -> Result<Option<Band>, Problem> {
+    match &said["max_band"] {
+        Value::Null => Ok(None),
+        said => said.as_str().and_then(Band::parse).map(Some).ok_or_else(|| {
+            wrong("max_band", format!("{said} is no band")).hint("choose one of green, amber, red, black")
+        }),
+    }
+}
+
 /// What is wanted of a token, by its words in contracts §13.
 pub fn terms(said: &Value, now: model::Timestamp) -> Result<Terms, Problem> {
-    let wrong = |at: &str, detail: String| Problem::new(Code::TokenInvalid, detail).at(format!("/{at}"));
-    let words = |name: &str| match &said[name] {
-        Value::Null => Ok(Vec::new()),
-        Value::Array(list) => list
-            .iter()
-            .map(|word| word.as_str().map(str::to_owned))
-            .collect::<Option<Vec<String>>>()
-            .ok_or_else(|| wrong(name, format!("\"{name}\" is a list of texts"))),
-        other => Err(wrong(name, format!("\"{name}\" is a list of texts, not {other}"))),
-    };
     let role = said["role"].as_str().and_then(Role::parse).ok_or_else(|| {
         wrong("role", format!("{} is no role", said["role"]))
             .hint("choose one of owner, admin, editor, viewer, publisher")
     })?;
-    if ["spaces", "max_band"].iter().any(|name| !said[*name].is_null() && said[*name] != json!([])) {
-        let detail = "tokens for single spaces or bands cannot be given out yet".to_owned();
-        return Err(
-            wrong("spaces", detail).hint("leave \"spaces\" and \"max_band\" out, or use a tenant of its own")
-        );
-    }
     let expires_at = match &said["expires_in"] {
         Value::Null => None,
         length => {
             let length = model::time::duration_of(length).filter(|length| !length.is_zero());
             let length = length.ok_or_else(|| {
-                wrong("expires_in", "\"expires_in\" is a length of time".to_owned())
-                    .hint("write it like \"90d\"")
+                wrong("expires_in", "\"expires_in\" is a length of time").hint("write it like \"90d\"")
             })?;
             Some(now.plus(length))
         }
@@ -104,13 +126,16 @@ pub fn terms(said: &Value, now: model::Timestamp) -> Result<Terms, Problem> {
     let name = match &said["name"] {
         Value::Null => String::new(),
         Value::String(name) if name.len() <= 64 && !name.chars().any(char::is_control) => name.clone(),
-        _ => return Err(wrong("name", "\"name\" is a text of up to 64 bytes".to_owned())),
+        _ => return Err(wrong("name", "\"name\" is a text of up to 64 bytes")),
     };
-    if said["scopes"] == json!([]) {
-        return Err(wrong("scopes", "no scopes at all would allow nothing".to_owned())
-            .hint("leave \"scopes\" out for all of the role"));
-    }
-    let terms = Terms { name, scopes: words("scopes")?, expires_at, ..Terms::of(role) };
+    let terms = Terms {
+        name,
+        scopes: words(said, "scopes")?,
+        spaces: spaces(said)?,
+        max_band: band(said)?,
+        expires_at,
+        role,
+    };
     terms.permissions()?;
     Ok(terms)
 }

@@ -4,6 +4,7 @@ use model::event::Band;
 use model::{Code, Problem, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::Sight;
 use crate::engine::DEFAULT_TENANT;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +135,17 @@ impl Permissions {
         Permissions(list.iter().fold(0, |set, permission| set | *permission as u16))
     }
 
+    /// What can be held to spaces and bands: events, groups, rows, and reading what happened.
+    pub fn of_a_part() -> Permissions {
+        Role::Viewer.permissions()
+            | Permissions::of(&[
+                Permission::EventWrite,
+                Permission::GroupWrite,
+                Permission::GroupConsume,
+                Permission::EntityWrite,
+            ])
+    }
+
     /// Whether all of the others are among these.
     pub fn covers(self, others: Permissions) -> bool {
         others.0 & !self.0 == 0
@@ -149,6 +161,14 @@ impl std::ops::BitOr for Permissions {
 
     fn bitor(self, other: Permissions) -> Permissions {
         Permissions(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitAnd for Permissions {
+    type Output = Permissions;
+
+    fn bitand(self, other: Permissions) -> Permissions {
+        Permissions(self.0 & other.0)
     }
 }
 
@@ -176,9 +196,16 @@ impl Terms {
         Terms { name, role, scopes, spaces, max_band: None, expires_at: None }
     }
 
-    /// What it comes to. A scope beyond the role is refused: it would read as a right that is not there.
+    pub fn sight(&self) -> Sight {
+        Sight::new(&self.spaces, self.max_band)
+    }
+
+    /// What it comes to. A scope beyond the role is refused: it would read as a right that is not there. Who sees only a part
+    /// has no rights that reach over all of the tenant.
     pub fn permissions(&self) -> Result<Permissions, Problem> {
-        let role = self.role.permissions();
+        let whole = self.sight().is_whole();
+        let role =
+            if whole { self.role.permissions() } else { self.role.permissions() & Permissions::of_a_part() };
         if self.scopes.is_empty() {
             return Ok(role);
         }
@@ -195,7 +222,8 @@ impl Terms {
                 ));
             };
             if !role.has(permission) {
-                let detail = format!("role \"{}\" does not have \"{scope}\"", self.role.as_str());
+                let of_a_part = if whole { "" } else { " for single spaces or bands" };
+                let detail = format!("role \"{}\" does not have \"{scope}\"{of_a_part}", self.role.as_str());
                 return Err(wrong(detail, "choose another role, or leave the scope out".to_owned()));
             }
             set = set | Permissions::of(&[permission]);
@@ -212,18 +240,18 @@ pub struct Grant {
     pub tenant: String,
     pub terms: Terms,
     pub permissions: Permissions,
+    pub sight: Sight,
 }
 
 impl Grant {
+    pub fn new(id: String, tenant: String, terms: Terms) -> Result<Grant, Problem> {
+        let (permissions, sight) = (terms.permissions()?, terms.sight());
+        Ok(Grant { id, tenant, terms, permissions, sight })
+    }
+
     /// Whoever owns the first tenant owns the node.
     pub fn may(&self, permission: Permission) -> bool {
         self.permissions.has(permission) && (permission != Permission::Node || self.tenant == DEFAULT_TENANT)
-    }
-
-    pub fn sees(&self, space: &str, band: Band) -> bool {
-        let spaces = &self.terms.spaces;
-        (spaces.is_empty() || spaces.iter().any(|one| one == space))
-            && self.terms.max_band.is_none_or(|most| band <= most)
     }
 
     pub fn is_over(&self, now: Timestamp) -> bool {
@@ -256,12 +284,16 @@ mod tests {
     }
 
     #[test]
-    fn spaces_and_bands_limit_what_is_seen() {
-        let terms =
-            Terms { spaces: vec!["a".into()], max_band: Some(Band::Amber), ..Terms::of(Role::Viewer) };
-        let permissions = terms.permissions().unwrap();
-        let grant = Grant { id: "tok_1".into(), tenant: "main".into(), terms, permissions };
-        assert!(grant.sees("a", Band::Green) && grant.sees("a", Band::Amber));
-        assert!(!grant.sees("b", Band::Green) && !grant.sees("a", Band::Red));
+    fn who_sees_a_part_has_no_rights_over_all_of_it() {
+        let part = Terms { spaces: vec!["a".into()], ..Terms::of(Role::Owner) };
+        let permissions = part.permissions().unwrap();
+        assert!(permissions.has(Permission::EventWrite) && permissions.has(Permission::Read));
+        for beyond in
+            [Permission::AutomationWrite, Permission::AutomationAdmin, Permission::Admin, Permission::Node]
+        {
+            assert!(!permissions.has(beyond), "{}", beyond.as_str());
+        }
+        let scoped = Terms { scopes: vec!["automation:write".into()], ..part };
+        assert_eq!(scoped.permissions().unwrap_err().pointer(), Some("/scopes/0"));
     }
 }

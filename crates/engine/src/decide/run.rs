@@ -156,7 +156,7 @@ fn answer(
         let hint = "true or false, yes or no, approve or reject; with a form {\"approved\": true, …}";
         return Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value").into());
     }
-    route::end_wait(draft, (position, number), How::Answered, None, value)?;
+    route::answer_wait(draft, (position, number), actor, value)?;
     Ok(done(draft))
 }
 

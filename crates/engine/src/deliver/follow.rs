@@ -8,6 +8,7 @@ use model::topic::Pattern;
 use model::{Position, Problem};
 use tokio::sync::{broadcast, watch};
 
+use crate::authority::Sight;
 use crate::tenant::Tenant;
 
 /// Most bytes of events handed out at once, unless a single one is larger: what a reader that does not take them
@@ -22,6 +23,8 @@ pub struct Follow {
     pub filter: Option<Filter>,
     /// Begin after this position; `None`, or one that is not reached yet: from now.
     pub after: Option<Position>,
+    /// What lies outside is passed over.
+    pub sight: Sight,
 }
 
 impl Follow {
@@ -33,6 +36,7 @@ impl Follow {
             patterns => patterns.iter().any(|pattern| pattern.receives(&envelope.topic)),
         };
         topic
+            && self.sight.sees_event(event)
             && self.space.as_ref().is_none_or(|space| *space == envelope.space)
             && self.filter.as_ref().is_none_or(|filter| filter.test(&event.to_value()).unwrap_or(false))
     }

@@ -35,6 +35,9 @@ pub enum Closed {
 }
 
 impl Closed {
+    /// It waits for nothing but somebody who wants it.
+    pub const RESTS: Closed = Closed::Until { at: None, due: None };
+
     pub fn wants_opening(&self, now: Timestamp) -> bool {
         match self {
             Closed::Unknown => true,

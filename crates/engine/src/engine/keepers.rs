@@ -17,6 +17,9 @@ use crate::writer::Moment;
 /// The timekeeper and the opener look around at least this often.
 const LOOK_AROUND: Duration = Duration::from_secs(60);
 
+/// Rounds of the housekeeper between two times that the uses of tokens are written down.
+const SAVE_USES: u64 = 6;
+
 /// As many as there is room for; the rest wait for the next round.
 fn hand_out(workers: &Arc<Workers>, tenant: Tenant) {
     let room = workers.room();
@@ -109,9 +112,10 @@ impl Engine {
     /// Does what tenants need now and then: trimming, sidecars, checkpoints, reading old data again, closing.
     pub(super) fn start_housekeeper(&self) -> Result<(), Problem> {
         let mut housekeeper = Housekeeper::default();
-        let mut first = true;
+        let mut rounds = 0;
         self.keep("housekeeper", &self.0.chores.clone(), move |engine| {
-            if std::mem::take(&mut first) {
+            rounds += 1;
+            if rounds == 1 {
                 return housekeeper::EVERY;
             }
             let (tenants, metrics) = (engine.open_tenants(), engine.metrics());
@@ -120,7 +124,12 @@ impl Engine {
             housekeeper.round(&tenants, &metrics);
             drop(tenants);
             if let Some(shared) = shared.upgrade() {
-                Engine(shared).close_idle();
+                let engine = Engine(shared);
+                engine.close_idle();
+                let saved = if rounds % SAVE_USES == 0 { engine.authority().save_uses() } else { Ok(()) };
+                if let Err(problem) = saved {
+                    tracing::warn!(%problem, "when tokens were last used could not be written");
+                }
             }
             housekeeper::EVERY
         })

@@ -25,7 +25,7 @@ use crate::deliver::lock;
 use crate::entropy::Entropy;
 use crate::maintain::{files, retention};
 use crate::pool;
-use crate::settings::Settings;
+use crate::settings::{Quota, Settings};
 use crate::tenant::{Home, Opening, Surroundings, Tenant, closing};
 
 /// A due tenant that would not open is tried again after this.
@@ -37,11 +37,17 @@ impl Engine {
     /// `main`, and what `due.json` knows of the others. One that is damaged does not keep the others from serving.
     pub(super) fn begin_tenants(&self) -> Result<(), Problem> {
         let mut names: Vec<String> = self.tenants()?;
+        self.0.authority.keep_those_of(&names)?;
         names.retain(|name| name != DEFAULT_TENANT);
         let alone = names.is_empty();
+        // First the house: which of the others rest, it knows.
+        let main = self.main();
+        let (resting, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| self.is_suspended(name));
         let disk = self.0.options.disk.as_ref();
-        *lock(&self.0.closed_tenants) = due::read(disk, &self.0.dir, names, self.retention());
-        match self.main() {
+        let mut closed = due::read(disk, &self.0.dir, names, self.retention());
+        closed.extend(resting.into_iter().map(|name| (name, Closed::RESTS)));
+        *lock(&self.0.closed_tenants) = closed;
+        match main {
             Err(problem) if alone => Err(problem),
             Err(problem) => {
                 self.say_refused(DEFAULT_TENANT, &problem);
@@ -62,11 +68,13 @@ impl Engine {
     /// A tenant, opened or created now if need be. It stays open while the handle lives.
     pub fn tenant(&self, name: &str) -> Result<Tenant, Problem> {
         check_name(name)?;
+        self.admits(name)?;
         if let Some(tenant) = self.opened_now(name) {
             return Ok(tenant);
         }
-        let gate = lock(&self.0.gates).entry(name.to_owned()).or_default().clone();
+        let gate = self.gate(name);
         let _alone = lock(&gate);
+        self.admits(name)?;
         if let Some(tenant) = self.opened_now(name) {
             return Ok(tenant);
         }
@@ -80,6 +88,9 @@ impl Engine {
             }
         })?;
         self.0.authority.reconcile(&tenant)?;
+        if name == DEFAULT_TENANT {
+            self.0.house.reconcile(&tenant, |name| self.has_tenant(name))?;
+        }
         lock(&self.0.tenants).insert(name.to_owned(), tenant.clone());
         lock(&self.0.refused).remove(name);
         lock(&self.0.closed_tenants).remove(name);
@@ -111,6 +122,10 @@ impl Engine {
         self.0.options.layers.clone()
     }
 
+    pub(crate) fn gate(&self, name: &str) -> Arc<Mutex<()>> {
+        lock(&self.0.gates).entry(name.to_owned()).or_default().clone()
+    }
+
     fn opened_now(&self, name: &str) -> Option<Tenant> {
         let tenants = lock(&self.0.tenants);
         let tenant = tenants.get(name)?;
@@ -122,6 +137,11 @@ impl Engine {
         let parent = self.0.dir.join("tenants");
         let dir = parent.join(name);
         make_dir(&dir)?;
+        if !files::is_own_dir(&dir) {
+            let detail = format!("\"{}\" is no folder of its own", dir.display());
+            return Err(Problem::new(Code::StoreCorrupt, detail)
+                .hint("a tenant's folder is never a link: move the data here"));
+        }
         let options = &self.0.options;
         let ledger = retention::segmented(options.ledger, &options.settings.retention);
         let home = Home::Directory { disk: options.disk.clone(), dir, options: ledger };
@@ -129,6 +149,10 @@ impl Engine {
         let opening = Opening { name: name.to_owned(), home, layers: options.layers.clone(), entropy };
         let tenant = Tenant::open(opening, self.surroundings(name))?;
         tenant.has_historian(self.0.histories.clone());
+        let quota = self.quota_of(name);
+        if quota != Quota::default() {
+            tenant.set_quota(quota)?;
+        }
         Ok(tenant)
     }
 
@@ -151,7 +175,8 @@ impl Engine {
 
     /// Whether there is such a tenant, open or not.
     pub fn has_tenant(&self, name: &str) -> bool {
-        lock(&self.0.tenants).contains_key(name) || self.0.dir.join("tenants").join(name).is_dir()
+        let folder = || files::is_own_dir(&self.0.dir.join("tenants").join(name));
+        check_name(name).is_ok() && (lock(&self.0.tenants).contains_key(name) || folder())
     }
 
     /// Every tenant there is, open or not.
@@ -194,6 +219,9 @@ impl Engine {
                 }
             }
             Err(problem) if problem.code() == Code::ShuttingDown => {}
+            Err(problem) if problem.code() == Code::TenantSuspended => {
+                lock(&self.0.closed_tenants).insert(name.to_owned(), Closed::RESTS);
+            }
             Err(problem) => self.put_off(name, &problem),
         }
     }
@@ -256,7 +284,7 @@ impl Engine {
     }
 
     /// Ends a tenant cleanly and notes when it is due again.
-    fn end(&self, name: &str, tenant: &Tenant) -> Result<(), Problem> {
+    pub(super) fn end(&self, name: &str, tenant: &Tenant) -> Result<(), Problem> {
         let due = tenant.next_due();
         let ended = due.and_then(|due| tenant.close_now().map(|()| due));
         let closed = match &ended {

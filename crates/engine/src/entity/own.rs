@@ -12,12 +12,13 @@ use super::Concept;
 pub const TOKEN: &str = "v1:everwhen:token";
 pub const HOOK: &str = "v1:everwhen:hook";
 pub const SECRET: &str = "v1:everwhen:secret";
+pub const TENANT: &str = "v1:everwhen:tenant";
 
 /// The namespace that workspaces cannot declare in.
 pub const NAMESPACE: &str = "everwhen";
 
 static CONCEPTS: LazyLock<BTreeMap<String, Arc<Concept>>> = LazyLock::new(|| {
-    let made = [token(), hook(), secret()].map(|concept| {
+    let made = [token(), hook(), secret(), tenant()].map(|concept| {
         let concept = Concept::new(concept).expect("our own concepts have no patterns to compile");
         (concept.definition.id.clone(), Arc::new(concept))
     });
@@ -58,6 +59,11 @@ fn hook() -> definition::Concept {
 
 fn secret() -> definition::Concept {
     own(SECRET, vec![Field { secret: true, required: true, ..field("value", Type::String) }])
+}
+
+/// In `main` only: how the tenants of the house stand.
+fn tenant() -> definition::Concept {
+    own(TENANT, vec![field("suspended_at", Type::Timestamp), field("quota", Type::Json)])
 }
 
 fn own(id: &str, fields: Vec<Field>) -> definition::Concept {

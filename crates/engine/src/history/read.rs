@@ -107,6 +107,13 @@ impl History {
         Ok(read.query_row([automation], |row| row.get(0))?)
     }
 
+    /// How many runs began at an instant or after it.
+    pub fn began_since(&self, at: model::Timestamp) -> Result<u64> {
+        let mut read =
+            self.db.prepare_cached("SELECT count(*) FROM run WHERE rtrim(started_at, 'Z') >= ?1")?;
+        Ok(read.query_row([sortable(at)], |row| row.get(0))?)
+    }
+
     /// Id and automation of the run that began at a position.
     pub fn run_at(&self, position: Position) -> Result<Option<(String, String)>> {
         let mut read = self.db.prepare_cached("SELECT id, automation FROM run WHERE position = ?1")?;

@@ -14,12 +14,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ledger::disk::OsDisk;
 use ledger::{Chain, Head, Segment};
 use model::{Code, Position, Problem, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{aside, files, snapshot};
+use crate::deliver::lock;
 use crate::engine::Engine;
 use crate::tenant::Tenant;
 use crate::writer::Fatal;
@@ -103,6 +105,10 @@ async fn copy_all(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
     let at = engine.main()?.moment().now;
     for name in engine.tenants()? {
         let target = to.join("tenants").join(&name);
+        if engine.is_suspended(&name) {
+            tenants.extend(engine.beside(move |engine| copy_resting(engine, &name, &target)).await?);
+            continue;
+        }
         let was_open = engine.open_tenants().iter().any(|tenant| tenant.name() == name);
         // One that does not open is told among those left out.
         let Ok(tenant) = engine.tenant(&name) else { continue };
@@ -129,6 +135,27 @@ fn copy_tenant(tenant: &Tenant, to: &Path) -> Result<Copied, Problem> {
     bytes += copy_segments(&dir.join("ledger"), &to.join("ledger"), &segments)?;
     bytes += files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
     Ok(Copied { tenant: tenant.name().to_owned(), last: head.position, head: head.chain.to_string(), bytes })
+}
+
+/// One that is suspended is closed, and is copied as it lies there. `None` when it did not close cleanly: it is left out.
+fn copy_resting(engine: &Engine, name: &str, to: &Path) -> Result<Option<Copied>, Problem> {
+    let gate = engine.gate(name);
+    let _alone = lock(&gate);
+    let dir = engine.dir().join("tenants").join(name);
+    let Some(head) = ledger::closed_at(&OsDisk, &dir.join("ledger")) else { return Ok(None) };
+    let mut bytes = files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
+    files::make_dir(&to.join("ledger"))?;
+    for file in files::list(&dir.join("ledger")).iter().filter(|file| files::ends_with(file, "jsonl")) {
+        bytes += files::copy(file, &to.join("ledger").join(file.file_name().unwrap_or_default()), None)?;
+    }
+    files::sync_dir(&to.join("ledger"))?;
+    // With a log beside it, it would not be whole without; what is missing then is read from the ledger.
+    if files::size(&dir.join(HISTORY)) > 0 && files::size(&dir.join("history.db-wal")) == 0 {
+        bytes += files::copy(&dir.join(HISTORY), &to.join(HISTORY), None)?;
+        files::sync_dir(to)?;
+    }
+    let (last, head) = (head.position, head.chain.to_string());
+    Ok(Some(Copied { tenant: name.to_owned(), last, head, bytes }))
 }
 
 /// Before the ledger, so that it never tells of more than that.

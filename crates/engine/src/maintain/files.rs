@@ -24,6 +24,7 @@ pub fn tenants(data: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut tenants: Vec<_> =
         names.filter(|name| check_name(name).is_ok()).map(|name| (name.clone(), parent.join(name))).collect();
+    tenants.retain(|(_, dir)| is_own_dir(dir));
     tenants.sort();
     Ok(tenants)
 }
@@ -171,6 +172,22 @@ pub fn clear(dir: &Path) {
 /// How long a file is; 0 when it is not there.
 pub fn size(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+/// How long all files below a folder are.
+pub fn size_of_all(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => size_of_all(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// Whether a folder stands there itself, not something that leads elsewhere.
+pub fn is_own_dir(dir: &Path) -> bool {
+    fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir())
 }
 
 /// Whether another process, or another part of this one, holds the data directory open.

@@ -148,6 +148,7 @@ pub fn start(draft: &mut Draft<'_>, started: RunStarted, cancel: &[Position]) ->
     }
     let automation = draft.state.version(&started.automation, &started.hash);
     let position = draft.push_run(RunRecord::Started(Box::new(started)))?;
+    draft.state.daily.note(draft.now);
     lifecycle::started(draft, position)?;
     automation.map_or(Ok(()), |automation| storm::note(draft, &automation))?;
     Ok(position)

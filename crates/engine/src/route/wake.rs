@@ -119,7 +119,14 @@ pub fn end(
     event: Option<model::Position>,
     value: Value,
 ) -> Result<()> {
-    let ended = WaitEnded { run: id.0, wait: id.1, how, event, value };
+    let ended = WaitEnded { run: id.0, wait: id.1, how, event, by: None, value };
+    draft.push_run(RunRecord::WaitEnded(ended)).map(drop)
+}
+
+/// Somebody answered a question.
+pub fn answer(draft: &mut Draft<'_>, id: WaitId, by: &str, value: Value) -> Result<()> {
+    let (how, by) = (How::Answered, Some(by.to_owned()));
+    let ended = WaitEnded { run: id.0, wait: id.1, how, event: None, by, value };
     draft.push_run(RunRecord::WaitEnded(ended)).map(drop)
 }
 

@@ -283,7 +283,7 @@ impl State {
         let tried = self.runs.disarm(&run);
         if let Some(wait) = run.wait_mut(ended.wait) {
             let (how, event, value) = (ended.how, ended.event, ended.value.clone());
-            wait.ended = Some(Ended { how, at: place.time, event, value });
+            wait.ended = Some(Ended { how, at: place.time, event, by: ended.by.clone(), value });
             // With the wait, that lets go of it: there is none where the record that began it was erased.
             self.runs.events.keep_if(ended.event);
         }

@@ -58,7 +58,8 @@ impl Tenant {
         removed: Vec<(Kind, String)>,
         (create, finish_runs): (bool, bool),
     ) -> Result<Plan, Problem> {
-        let set = set.into_iter().map(Definition::Automation).collect();
+        let set: Vec<Definition> = set.into_iter().map(Definition::Automation).collect();
+        self.allow_automations(API, &set)?;
         let change = Change { managed_by: API.to_owned(), set, removed, create, finish_runs };
         match self.ask_blocking(Command::Change(change))? {
             Answer::Applied(plan) => Ok(plan),

@@ -33,6 +33,7 @@ impl Tenant {
         if !dry_run && definitions.iter().any(has_secret) {
             self.key()?;
         }
+        self.allow_automations(&managed_by, &definitions)?;
         match self.ask(Command::Apply { managed_by, definitions, dry_run }).await? {
             Answer::Applied(plan) => Ok(plan),
             _ => Err(unexpected()),

@@ -60,6 +60,9 @@ impl Tenant {
         let catalog = self.catalog();
         let concept = catalog.concept_for(caller.outside, &write.concept)?;
         write.space = self.space_of(caller, concept, write.space)?;
+        if !caller.sight.sees_space(&write.space) {
+            return Err(caller.sight.denied(&write.space, Default::default()));
+        }
         write.actor.clone_from(&caller.actor);
         write.owner = caller.outside.then(|| caller.actor.clone());
         write.trace = write.trace.or_else(|| caller.trace.clone());
@@ -116,7 +119,7 @@ impl Tenant {
         let concept = catalog.concept_for(caller.outside, concept)?;
         let global = (concept.definition.scope == Scope::Global).then_some("_system");
         let default = self.settings().default_space.as_str();
-        let exactly = global.or(space);
+        let exactly = global.or(space).or(caller.sight.only_space());
         let found = |db: &Connection| {
             match exactly {
                 Some(space) => state::row(db, concept.id(), space, id),
@@ -152,9 +155,10 @@ impl Tenant {
     }
 }
 
-/// Rows that belong to an owner are as good as absent for everybody else from outside.
+/// Rows that belong to an owner are as good as absent for everybody else from outside, and those of spaces that are not seen.
 pub(crate) fn may_see(caller: &Caller, concept: &Concept, row: &Row) -> bool {
-    !caller.outside || concept.owner().is_none_or(|field| row.belongs_to(field, &caller.actor))
+    caller.sight.sees_space(&row.space)
+        && (!caller.outside || concept.owner().is_none_or(|field| row.belongs_to(field, &caller.actor)))
 }
 
 pub(crate) fn absent(concept: &str, id: &str) -> Problem {

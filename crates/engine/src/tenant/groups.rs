@@ -100,10 +100,7 @@ impl GroupView {
 
 impl Tenant {
     pub(crate) fn handle(&self, name: &str) -> Result<Arc<GroupHandle>, Problem> {
-        self.registry().get(name).ok_or_else(|| {
-            Problem::new(Code::GroupNotFound, format!("there is no group \"{name}\""))
-                .hint("list them with `everwhen groups list`, or create it with `everwhen groups put`")
-        })
+        self.registry().get(name).ok_or_else(|| no_group(name))
     }
 
     /// Creates the group or changes its definition; says whether it is new.
@@ -116,6 +113,9 @@ impl Tenant {
             return Box::pin(begun.put_group(name, written)).await;
         }
         let known = self.registry().get(name).is_some();
+        if !known {
+            self.allow_group()?;
+        }
         let floor = if known { 0 } else { self.place(&definition.start)? };
         match self.ask(Command::PutGroup { name: name.to_owned(), definition, floor }).await? {
             Answer::Group { created } => Ok((created, self.group(name)?)),
@@ -326,4 +326,9 @@ impl Tenant {
             }
         }
     }
+}
+
+pub(super) fn no_group(name: &str) -> Problem {
+    Problem::new(Code::GroupNotFound, format!("there is no group \"{name}\""))
+        .hint("list them with `everwhen groups list`, or create it with `everwhen groups put`")
 }

@@ -104,6 +104,10 @@ impl Tenant {
 
     /// Looks back where a wait has to, and folds what runs did.
     pub(crate) fn work_beside(&self) {
+        // A closed one may be open again elsewhere, on the same files.
+        if self.is_closing() {
+            return;
+        }
         if self.has_looks() {
             self.look_back();
         }
@@ -241,8 +245,7 @@ impl Tenant {
         }
         let found = self.with_history(|history| history.run(id).map_err(broken))?;
         let Some(mut run) = found else {
-            return Err(Problem::new(Code::RunNotFound, format!("there is no run \"{id}\""))
-                .hint("`everwhen runs list` shows runs"));
+            return Err(no_run(id));
         };
         let live = self.with_writer(|writer| {
             let position = writer.state.runs.position_of(id);
@@ -394,6 +397,11 @@ impl Tenant {
         }
         Ok(explained)
     }
+}
+
+pub(super) fn no_run(id: &str) -> Problem {
+    Problem::new(Code::RunNotFound, format!("there is no run \"{id}\""))
+        .hint("`everwhen runs list` shows runs")
 }
 
 fn place_of(run: &Value) -> Position {

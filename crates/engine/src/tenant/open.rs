@@ -54,10 +54,9 @@ impl Tenant {
         let (ledger, opened, mut state, dir) = open_home(opening.home)?;
         known_format(&state)?;
         state.default_space.clone_from(&around.settings.default_space);
-        let key = state.key.clone();
         crate::schedule::arm(&mut state).map_err(broken)?;
         state.runs.wakes.mark_all();
-        let mut writer = Writer::new(ledger, state, entropy.split());
+        let (key, mut writer) = (state.key.clone(), Writer::new(ledger, state, entropy.split()));
         if writer.ledger.is_full() {
             around.metrics.storage_full(true);
         }
@@ -101,6 +100,7 @@ impl Tenant {
             key,
             draining: Mutex::default(),
             out: Mutex::default(),
+            allowance: Default::default(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };

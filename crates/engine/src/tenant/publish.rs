@@ -48,9 +48,10 @@ impl Tenant {
     async fn publish_one(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
         let started = self.real();
         let topic = draft.topic.clone();
+        self.allow_events(caller, 1)?;
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
         self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
-        let outcome = self.record(admitted).await.map(first)?;
+        let outcome = self.record(caller, admitted).await.map(first)?;
         self.observe(&topic, started);
         Ok(outcome)
     }
@@ -60,12 +61,17 @@ impl Tenant {
     pub async fn publish_queued(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
         let started = self.real();
         let topic = draft.topic.clone();
+        self.allow_events(caller, 1)?;
         let Admitted { events, outcomes } = self.admit(caller, vec![draft], &mut || {})?;
         self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
         if events.is_empty() {
             return Ok(first(merge(outcomes, Vec::new())));
         }
-        let outcome = match self.ask_queued(Command::Publish { events }).await? {
+        let outcome = match self
+            .ask_queued(Command::Publish { events })
+            .await
+            .map_err(|problem| self.veiled(caller, problem))?
+        {
             Answer::Published(recorded) => first(merge(outcomes, recorded)),
             _ => return Err(unexpected()),
         };
@@ -77,6 +83,7 @@ impl Tenant {
     pub async fn publish_all(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
         let started = self.real();
         let topics: Vec<String> = drafts.iter().map(|draft| draft.topic.clone()).collect();
+        self.allow_events(caller, drafts.len())?;
         let mut index = 0;
         let admitted = self
             .admit(caller, drafts, &mut || index += 1)
@@ -88,7 +95,7 @@ impl Tenant {
         });
         let paced = self.keep_pace(caller, paced).await;
         paced.map_err(|problem| problem.within(&format!("/{index}")))?;
-        let outcomes = self.record(admitted).await?;
+        let outcomes = self.record(caller, admitted).await?;
         topics.iter().for_each(|topic| self.observe(topic, started));
         Ok(outcomes)
     }
@@ -97,6 +104,7 @@ impl Tenant {
     pub fn publish_blocking(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
         let started = self.real();
         let topic = draft.topic.clone();
+        self.allow_events(caller, 1)?;
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
         if let Some((_, limit)) = self.lagging(caller, &topic).into_iter().next() {
             return Err(limit.problem);
@@ -105,7 +113,10 @@ impl Tenant {
             return Ok(first(merge(admitted.outcomes, Vec::new())));
         }
         let Admitted { events, outcomes } = admitted;
-        let outcome = match self.ask_blocking(Command::Publish { events })? {
+        let outcome = match self
+            .ask_blocking(Command::Publish { events })
+            .map_err(|problem| self.veiled(caller, problem))?
+        {
             Answer::Published(recorded) => first(merge(outcomes, recorded)),
             _ => return Err(unexpected()),
         };
@@ -149,7 +160,7 @@ impl Tenant {
 
     fn admit_one(&self, caller: &Caller, draft: Draft, now: Timestamp) -> Result<Admission, Problem> {
         let cause_depth = match draft.cause {
-            Some(cause) => Some(self.depth_at(cause)?),
+            Some(cause) => Some(self.depth_at(caller, cause)?),
             None => None,
         };
         let mut fill = |out: &mut [u8]| lock(&self.0.entropy).fill(out);
@@ -158,7 +169,7 @@ impl Tenant {
     }
 
     /// How long the chain of causes behind the event at `cause` is.
-    fn depth_at(&self, cause: Position) -> Result<u32, Problem> {
+    fn depth_at(&self, caller: &Caller, cause: Position) -> Result<u32, Problem> {
         let unknown = || {
             Problem::new(Code::EventInvalid, format!("\"cause\": there is no event at position {cause}"))
                 .hint("a cause is the position of an event that is in the ledger")
@@ -172,17 +183,31 @@ impl Tenant {
             return Ok(0);
         }
         let event = self.with_reader(|reader| read::event_at(reader, cause))?;
-        event.map(|event| event.envelope.depth).ok_or_else(unknown)
+        let seen = event.filter(|event| caller.sight.sees_event(event));
+        seen.map(|event| event.envelope.depth).ok_or_else(unknown)
     }
 
-    async fn record(&self, admitted: Admitted) -> Result<Vec<Outcome>, Problem> {
+    async fn record(&self, caller: &Caller, admitted: Admitted) -> Result<Vec<Outcome>, Problem> {
         let Admitted { events, outcomes } = admitted;
         if events.is_empty() {
             return Ok(merge(outcomes, Vec::new()));
         }
-        match self.ask(Command::Publish { events }).await? {
+        match self.ask(Command::Publish { events }).await.map_err(|problem| self.veiled(caller, problem))? {
             Answer::Published(recorded) => Ok(merge(outcomes, recorded)),
             _ => Err(unexpected()),
+        }
+    }
+
+    /// That a key is taken must be said; by what, only to who sees that event.
+    fn veiled(&self, caller: &Caller, problem: Problem) -> Problem {
+        let taken = problem.code() == Code::EventKeyConflict && !caller.sight.is_whole();
+        let position = problem.extra().get("position").filter(|_| taken).and_then(serde_json::Value::as_u64);
+        match position {
+            Some(at) if self.seen_by(&caller.sight).event(&at.to_string()).is_err() => {
+                let hint = problem.hint_text().unwrap_or_default().to_owned();
+                Problem::new(Code::EventKeyConflict, "this key was used with another event").hint(hint)
+            }
+            _ => problem,
         }
     }
 

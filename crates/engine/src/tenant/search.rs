@@ -12,6 +12,7 @@ use model::topic::Pattern;
 use model::{Code, Position, Problem, Timestamp};
 
 use super::Tenant;
+use crate::authority::Sight;
 use crate::read;
 
 /// A search is cut after this long and says where it stopped.
@@ -31,6 +32,8 @@ pub struct Query {
     pub descending: bool,
     pub limit: usize,
     pub cursor: Option<String>,
+    /// What lies outside is not found.
+    pub sight: Sight,
 }
 
 impl Default for Query {
@@ -47,6 +50,7 @@ impl Default for Query {
             descending: false,
             limit: 100,
             cursor: None,
+            sight: Sight::default(),
         }
     }
 }
@@ -76,6 +80,7 @@ impl Query {
         let envelope = &event.envelope;
         let topic = self.topic.as_ref().is_none_or(|pattern| pattern.receives(&envelope.topic));
         topic
+            && self.sight.sees_event(event)
             && self.space.as_ref().is_none_or(|space| *space == envelope.space)
             && self.subject.as_ref().is_none_or(|subject| envelope.subject.as_ref() == Some(subject))
             && self.since.is_none_or(|since| event.time() >= since)
@@ -94,14 +99,24 @@ impl Tenant {
     /// Publishes that wait for their time, soonest first, each as text: `{"until":…,"event":…}`, the event as it will be
     /// recorded, without the position that it will only get then.
     pub fn deferred(&self, limit: usize) -> Result<Vec<String>, Problem> {
+        self.deferred_seen(limit, &Sight::default())
+    }
+
+    pub(super) fn deferred_seen(&self, limit: usize, sight: &Sight) -> Result<Vec<String>, Problem> {
         self.with_writer(|writer| {
-            let soonest: Vec<_> = writer.state.deferred.iter().take(limit).copied().collect();
-            let mut shown = Vec::with_capacity(soonest.len());
+            let soonest: Vec<_> = writer.state.deferred.iter().copied().collect();
+            let mut shown = Vec::new();
             for (until, at) in soonest {
+                if shown.len() == limit {
+                    break;
+                }
                 let kept =
                     writer.state.deferred_at(at).map_err(|fault| crate::writer::Fatal::from(fault).0)?;
                 let Some((envelope, content)) = kept else { continue };
                 let event = Event { position: 0, recorded_at: until, envelope, content };
+                if !sight.sees_event(&event) {
+                    continue;
+                }
                 shown.push(format!("{{\"until\":\"{until}\",\"event\":{}}}", event.to_json()));
             }
             Ok(shown)
@@ -190,6 +205,15 @@ impl Tenant {
 
     /// One event, by its position (digits only) or its id.
     pub fn event(&self, id_or_position: &str) -> Result<Arc<Event>, Problem> {
+        self.event_that(id_or_position, &|_| true)
+    }
+
+    /// As [`Tenant::event`], of those that are `wanted`; any other is not there.
+    pub(super) fn event_that(
+        &self,
+        id_or_position: &str,
+        wanted: &dyn Fn(&Event) -> bool,
+    ) -> Result<Arc<Event>, Problem> {
         let absent = || {
             Problem::new(Code::EventNotFound, format!("there is no event \"{id_or_position}\""))
                 .hint("give a position or an id; `everwhen events list` shows both")
@@ -202,23 +226,28 @@ impl Tenant {
                 return Err(read::gone(self.first()));
             }
             let found = self.with_reader(|reader| read::event_at(reader, position))?;
-            return found.ok_or_else(absent);
+            return found.filter(|event| wanted(event)).ok_or_else(absent);
         }
-        self.event_by_id(id_or_position)?.ok_or_else(absent)
+        self.event_by_id(id_or_position, wanted)?.ok_or_else(absent)
     }
 
     /// What led to an event, and what it led to, as contracts §2 shows it; text, so that payloads keep every digit.
     pub fn lineage(&self, id_or_position: &str) -> Result<String, Problem> {
-        let event = self.event(id_or_position)?;
+        self.lineage_seen(id_or_position, &Sight::default())
+    }
+
+    pub(super) fn lineage_seen(&self, id_or_position: &str, sight: &Sight) -> Result<String, Problem> {
+        let event = self.event_that(id_or_position, &|event| sight.sees_event(event))?;
         let mut causes = Vec::new();
         let mut cause = event.envelope.cause;
         while let Some(position) = cause.filter(|position| *position >= self.first()) {
             let found = self.with_reader(|reader| read::event_at(reader, position))?;
             let Some(found) = found else { break };
             cause = found.envelope.cause.filter(|earlier| *earlier < position);
-            causes.push(found.to_json());
+            causes.extend(sight.sees_event(&found).then(|| found.to_json()));
         }
-        let effects = self.effects_of(event.position)?;
+        let mut effects = self.effects_of(event.position)?;
+        effects.retain(|effect| sight.sees_event(effect));
         let effects = self.tree(&effects, event.position)?;
         let (event, causes) = (event.to_json(), causes.join(","));
         Ok(format!("{{\"event\":{event},\"causes\":[{causes}],\"effects\":[{effects}]}}"))

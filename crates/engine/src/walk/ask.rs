@@ -30,6 +30,7 @@ impl Walk<'_, '_> {
     fn answered(&mut self, ask: &Ask, number: u32) -> Result<Flow> {
         let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
         self.forget(number);
+        self.by.clone_from(&ended.by);
         let expired = ended.how == How::Timeout;
         let answer = match (expired, &ask.default) {
             (false, _) => ended.value,
@@ -58,7 +59,10 @@ impl Walk<'_, '_> {
         if !ask.approve {
             return Ok(());
         }
-        let payload = json!({"run": self.run.id, "automation": self.run.automation, "answer": answer});
+        let mut payload = json!({"run": self.run.id, "automation": self.run.automation, "answer": answer});
+        if let Some(by) = &self.by {
+            payload["by"] = by.as_str().into();
+        }
         self.emit(topic.to_owned(), payload, Map::new()).map(drop)
     }
 }

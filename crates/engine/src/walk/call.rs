@@ -36,7 +36,7 @@ impl Walk<'_, '_> {
     }
 
     fn caller(&self) -> Caller {
-        Caller { actor: self.actor(), trace: None, outside: false }
+        Caller { actor: self.actor(), trace: None, outside: false, sight: Default::default() }
     }
 
     pub(super) fn actor(&self) -> String {

@@ -181,6 +181,9 @@ impl Walk<'_, '_> {
             note.extend(step.id.iter().map(|id| ("id".to_owned(), Value::from(id.as_str()))));
             note.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
         }
+        if let Some(by) = self.by.take() {
+            note["by"] = by.into();
+        }
         self.trace.push(note);
     }
 }

@@ -15,6 +15,7 @@ use crate::session::Session;
 Examples:
   everwhen tokens create --role publisher --name sensors
   everwhen tokens create --role editor --scope event:read --scope event:write --expires-in 90d
+  everwhen tokens create --role viewer --space sales --max-band amber
   everwhen tokens list")]
 pub struct Args {
     #[command(subcommand)]
@@ -37,6 +38,12 @@ Examples:
         /// Only this of what the role may; may be given several times
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
+        /// Only this space; may be given several times
+        #[arg(long = "space", value_name = "SPACE")]
+        spaces: Vec<String>,
+        /// Nothing above this band: green, amber, red or black
+        #[arg(long, value_name = "BAND")]
+        max_band: Option<String>,
         /// How long it is valid, such as 90d
         #[arg(long, value_name = "TIME")]
         expires_in: Option<String>,
@@ -58,12 +65,15 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         _ => Reach::existing(session).await?,
     };
     match args.what {
-        What::Create { role, name, scopes, expires_in } => {
+        What::Create { role, name, scopes, spaces, max_band, expires_in } => {
             let mut said = Map::from_iter([("role".to_owned(), Value::from(role))]);
             said.extend(name.map(|name| ("name".to_owned(), name.into())));
             said.extend(expires_in.map(|length| ("expires_in".to_owned(), length.into())));
-            if !scopes.is_empty() {
-                said.insert("scopes".to_owned(), json!(scopes));
+            said.extend(max_band.map(|band| ("max_band".to_owned(), band.into())));
+            for (field, words) in [("scopes", scopes), ("spaces", spaces)] {
+                if !words.is_empty() {
+                    said.insert(field.to_owned(), json!(words));
+                }
             }
             let token = reach.create_token(&Value::Object(said)).await?;
             session.out.result(&token, || token["token"].as_str().unwrap_or_default().to_owned())
@@ -97,5 +107,17 @@ fn one_line(token: &Value) -> String {
         ("", until) => format!("valid until {until}"),
         (at, _) => format!("revoked {at}"),
     };
-    format!("{}  {:<9}  {:<20}  {state}", text("id"), text("role"), text("name"))
+    let list = |name: &str| {
+        let words = token[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+        words.collect::<Vec<_>>().join(",")
+    };
+    let parts =
+        [("scopes", list("scopes")), ("spaces", list("spaces")), ("up to", text("max_band").to_owned())];
+    let parts = parts.iter().filter(|(_, words)| !words.is_empty());
+    let edges: String = parts.map(|(name, words)| format!("  {name} {words}")).collect();
+    let used = match text("last_used_at") {
+        "" => "  never used".to_owned(),
+        at => format!("  used {at}"),
+    };
+    format!("{}  {:<9}  {:<20}  {state}{used}{edges}", text("id"), text("role"), text("name"))
 }

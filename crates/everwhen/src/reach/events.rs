@@ -140,7 +140,7 @@ impl Reach {
                 let pattern = Pattern::parse(finding.topic.as_deref().unwrap_or("#"))?;
                 let filter = finding.filter.as_deref().map(parse_filter).transpose()?;
                 let (space, after) = (finding.space.clone(), finding.after);
-                let follow = Follow { patterns: vec![pattern], space, filter, after };
+                let follow = Follow { patterns: vec![pattern], space, filter, after, ..Follow::default() };
                 Ok(Follower::Local(local.tenant.follow(follow)?))
             }
             Reach::Remote(client) => {
@@ -279,6 +279,7 @@ fn local_query(finding: &Finding) -> Result<Query, Problem> {
         descending: finding.descending,
         limit: finding.limit,
         cursor: finding.cursor.clone(),
+        ..Query::default()
     })
 }
 

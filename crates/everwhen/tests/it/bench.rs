@@ -118,6 +118,17 @@ fn automations_have_their_own_four() {
 }
 
 #[test]
+fn a_token_costs_little_and_a_neighbour_is_held_to_its_quota() {
+    let auth = bench(&["auth", "--tokens", "20"]);
+    has_numbers(&auth, &["auth_us"]);
+    let tenants =
+        bench(&["tenants", "--rate", "500", "--events", "100", "--publishers", "4", "--quota", "20"]);
+    has_numbers(&tenants["beside"], &["p50_us", "p95_us", "p99_us"]);
+    has_numbers(&tenants, &["p99_ratio"]);
+    assert!(tenants["neighbour"]["refused"].as_u64().unwrap() > 0, "{tenants}");
+}
+
+#[test]
 fn a_soak_says_how_memory_grows() {
     let report = bench(&["soak", "--seconds", "1", "--publishers", "2", "--rate", "200"]);
     has_numbers(&report, &["rss_mib", "rss_mib_per_minute", "events_per_s"]);

@@ -70,7 +70,6 @@ const BY_TEST: &[(&str, &str, &str, &str)] = &[
 const NEVER: &[(&str, &str)] = &[
     ("engine.bug", "an impossible state"),
     ("engine.task_died", "a part of the engine has panicked"),
-    ("quota.exceeded", "limits come with tenants and tokens"),
     ("effect.stopped", "no run shows it: the one that asked waits no more"),
 ];
 

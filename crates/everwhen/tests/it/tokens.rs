@@ -31,3 +31,43 @@ fn the_first_start_makes_an_owner_who_gives_out_the_rest() {
     assert!(again.ready.get("owner_token").is_none(), "only once");
     place.run(&["tokens", "list", "--server", again.url(), "--token", &owner]).ok();
 }
+
+#[test]
+fn an_owner_is_made_also_when_others_were_before_and_a_token_that_is_shown_counts() {
+    let place = Place::new();
+    let made = place
+        .run(&["tokens", "create", "--role", "publisher", "--space", "a", "--json"])
+        .ok()
+        .lines()
+        .remove(0);
+    assert_eq!(made["spaces"], serde_json::json!(["a"]), "{made}");
+    let server = place.serve_asking(&[]);
+    assert!(server.ready["owner_token"].as_str().unwrap().starts_with("ew_owner_"));
+    let publisher = made["token"].as_str().unwrap();
+    // The directory can be read, and still the token is what counts.
+    place.run(&["publish", "a.b", "{}", "--space", "a", "--token", publisher]).ok();
+    let refused = place.run(&["publish", "a.b", "{}", "--token", publisher, "--json"]).exits(5);
+    assert_eq!(refused.error()["code"], "auth.denied");
+    let listed = place.run(&["tokens", "list"]).ok().out;
+    assert!(listed.contains("spaces a") && listed.contains("used 2"), "{listed}");
+}
+
+#[test]
+fn tenants_are_made_suspended_and_removed_near_and_far() {
+    let place = Place::new();
+    let made = place.run(&["tenants", "create", "acme", "--json"]).ok().lines().remove(0);
+    assert!(made["owner_token"].as_str().unwrap().starts_with("ew_owner_"), "{made}");
+    place.run(&["publish", "a.b", "{}", "--tenant", "acme"]).ok();
+    place.run(&["tenants", "suspend", "acme"]).ok();
+    let refused = place.run(&["events", "list", "--tenant", "acme", "--json"]).exits(5);
+    assert_eq!(refused.error()["code"], "tenant.suspended");
+    let server = place.serve();
+    let far = |args: &[&str]| place.run(&[args, &["--server", server.url(), "--json"]].concat());
+    assert_eq!(far(&["tenants", "show", "acme"]).ok().lines()[0]["suspended"], true);
+    assert_eq!(far(&["tenants", "resume", "acme"]).ok().lines()[0]["suspended"], false);
+    assert_eq!(far(&["events", "list", "--topic", "a.b", "--tenant", "acme"]).ok().lines().len(), 1);
+    far(&["tenants", "rm", "acme"]).ok();
+    let names: Vec<_> = far(&["tenants", "list"]).ok().lines().iter().map(|t| t["name"].clone()).collect();
+    assert_eq!(names, ["main"]);
+    assert_eq!(far(&["tenants", "show", "acme"]).exits(3).error()["code"], "not_found");
+}

@@ -140,6 +140,8 @@ pub struct WaitEnded {
     pub wait: u32,
     pub how: How,
     pub event: Option<Position>,
+    /// The actor who answered; only of questions.
+    pub by: Option<String>,
     pub value: Value,
 }
 
@@ -230,6 +232,8 @@ struct WaitData {
     how: How,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<Position>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -310,7 +314,8 @@ impl RunRecord {
             }),
             RunRecord::Moved(moved) => to_text(&MovedData { run: moved.run, status: moved.status }),
             RunRecord::WaitEnded(ended) => {
-                to_text(&WaitData { run: ended.run, wait: ended.wait, how: ended.how, event: ended.event })
+                let WaitEnded { run, wait, how, event, .. } = *ended;
+                to_text(&WaitData { run, wait, how, event, by: ended.by.clone() })
             }
             RunRecord::Ended(ended) => to_text(&EndedData {
                 run: ended.run,
@@ -375,9 +380,9 @@ impl RunRecord {
                 RunRecord::Moved(RunMoved { run, status, state, steps })
             }
             "wait.ended" => {
-                let WaitData { run, wait, how, event } = serde_json::from_str(at.data)?;
+                let WaitData { run, wait, how, event, by } = serde_json::from_str(at.data)?;
                 let WaitBody { value } = body(at)?;
-                RunRecord::WaitEnded(WaitEnded { run, wait, how, event, value })
+                RunRecord::WaitEnded(WaitEnded { run, wait, how, event, by, value })
             }
             "run.ended" => {
                 let EndedData { run, status, code, class } = serde_json::from_str(at.data)?;

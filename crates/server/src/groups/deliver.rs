@@ -23,7 +23,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// `pull`: without `wait` it answers at once.
 pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { doors, tenant, said } = verb(call, &["max", "wait", MIN_POSITION]).await?;
+    let over = call.over();
+    let Verb { doors, tenant, seen, said } = verb(call, &["max", "wait", MIN_POSITION]).await?;
     let max = match said.get("max") {
         None => 100,
         Some(value) => {
@@ -41,8 +42,9 @@ pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
     }
     let pulled = tokio::select! {
         biased;
-        pulled = tenant.pull(&name, max as usize, wait) => pulled?,
+        pulled = seen.pull(&name, max as usize, wait) => pulled?,
         () = doors.closing() => Vec::new(),
+        problem = over => return Err(problem.into()),
     };
     Ok(json_answer(StatusCode::OK, deliveries(&pulled)))
 }
@@ -66,38 +68,40 @@ fn deliveries(pulled: &[Delivery]) -> String {
 }
 
 pub async fn ack(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "sync"]).await?;
-    let tokens = tokens(&mut said)?;
+    let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "sync"]).await?;
+    let (tokens, others) = seen.own_tokens(&name, tokens(&mut said)?)?;
     let sync = match said.get("sync") {
         None => false,
         Some(Value::Bool(sync)) => *sync,
         Some(_) => return Err(wrong("/sync", "\"sync\" is true or false").into()),
     };
-    Ok(settled(&tenant.ack(&name, &tokens, sync).await?))
+    Ok(settled(tenant.ack(&name, &tokens, sync).await?, others))
 }
 
 pub async fn nack(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "delay", "error"]).await?;
-    let tokens = tokens(&mut said)?;
+    let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "delay", "error"]).await?;
+    let (tokens, others) = seen.own_tokens(&name, tokens(&mut said)?)?;
     let delay = duration(&said, "delay")?;
-    Ok(settled(&tenant.nack(&name, &tokens, delay, error(&said)?).await?))
+    Ok(settled(tenant.nack(&name, &tokens, delay, error(&said)?).await?, others))
 }
 
 pub async fn extend(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "by"]).await?;
-    let tokens = tokens(&mut said)?;
+    let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "by"]).await?;
+    let (tokens, others) = seen.own_tokens(&name, tokens(&mut said)?)?;
     let by = duration(&said, "by")?
         .ok_or_else(|| wrong("/by", "\"by\" is missing").hint("say for how long, e.g. \"30s\""))?;
-    Ok(settled(&tenant.extend(&name, &tokens, by).await?))
+    Ok(settled(tenant.extend(&name, &tokens, by).await?, others))
 }
 
 pub async fn reject(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, mut said, .. } = verb(call, &["tokens", "error"]).await?;
-    let tokens = tokens(&mut said)?;
-    Ok(settled(&tenant.reject(&name, &tokens, error(&said)?).await?))
+    let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "error"]).await?;
+    let (tokens, others) = seen.own_tokens(&name, tokens(&mut said)?)?;
+    Ok(settled(tenant.reject(&name, &tokens, error(&said)?).await?, others))
 }
 
-fn settled(settled: &Settled) -> Response {
+/// `others`: tokens that were none of the caller's.
+fn settled(mut settled: Settled, others: Vec<String>) -> Response {
+    settled.stale.extend(others);
     json_answer(StatusCode::OK, json!({"done": settled.done, "stale": settled.stale}).to_string())
 }
 

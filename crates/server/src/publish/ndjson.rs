@@ -39,6 +39,7 @@ pub fn publish(call: Call) -> Answer {
     let (feed, outlet) = pipe(ANSWERS_BYTES_MAX);
     let limits = call.tenant.limits();
     let lines = Lines::new(event_bytes_max(&limits));
+    let over = call.over();
     let stream = Stream {
         doors: call.doors,
         tenant: call.tenant,
@@ -47,7 +48,7 @@ pub fn publish(call: Call) -> Answer {
         feed,
         window: Window::default(),
     };
-    aside::spawn(stream.run(call.body, lines));
+    aside::spawn(stream.run(call.body, lines, over));
     let mut response = Response::new(Body::new(outlet));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
@@ -64,8 +65,9 @@ struct Stream {
 }
 
 impl Stream {
-    async fn run(mut self, mut body: Body, mut lines: Lines) {
+    async fn run(mut self, mut body: Body, mut lines: Lines, over: impl Future<Output = Problem> + Send) {
         let doors = self.doors.clone();
+        let mut over = std::pin::pin!(over);
         loop {
             while let Some((number, line)) = lines.next() {
                 self.enter(number, line).await;
@@ -79,6 +81,11 @@ impl Stream {
             // What is synced is answered even while the client sends nothing more.
             tokio::select! {
                 biased;
+                // First: a client that never pauses must hear of it, too.
+                problem = &mut over => {
+                    self.enter(lines.number() + 1, Err(problem)).await;
+                    break;
+                }
                 part = data(&mut body) => match part {
                     Ok(Some(part)) => lines.push(&part),
                     Ok(None) => lines.end(),

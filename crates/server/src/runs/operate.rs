@@ -105,6 +105,12 @@ async fn ended(tenant: Tenant, id: String, patience: Duration) -> Result<Value, 
 
 fn held_back(started: &Started) -> Problem {
     let (outcome, reason) = (started.outcome, started.reason.as_deref().unwrap_or("-"));
+    if reason == "budget" {
+        return Problem::new(Code::QuotaExceeded, "the tenant has begun as many runs today as it may")
+            .hint("wait for midnight, UTC, or ask the owner of the server for more")
+            .with("quota", "runs_per_day")
+            .with("retry_after", 60);
+    }
     Problem::new(Code::RunRefused, format!("it was not started: {} ({reason})", outcome.as_str()))
         .hint("`everwhen explain automation NAME` shows its decisions")
         .with("outcome", outcome.as_str())

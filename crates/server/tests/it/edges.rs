@@ -123,10 +123,14 @@ fn an_approval_is_yes_or_no_in_whatever_words_it_is_given() {
         let said = server.get("/v1/events?topic=order.answered").ok(200);
         assert_eq!(said["events"][0]["payload"], json!({ "ok": is }), "{given}");
         let topic = if is { "hitl.approved" } else { "hitl.rejected" };
+        let told = server.get(&format!("/v1/events?topic={topic}")).ok(200)["events"][0]["payload"].clone();
         assert_eq!(
-            server.get(&format!("/v1/events?topic={topic}")).ok(200)["events"][0]["payload"]["answer"],
-            given
+            (&told["answer"], &told["by"]),
+            (&given, &json!("user:local")),
+            "who answered is told, too"
         );
+        let run = server.get(&format!("/v1/runs/{}", told["run"].as_str().unwrap())).ok(200);
+        assert_eq!(run["steps"][0]["by"], "user:local", "{run}");
     }
 }
 

@@ -52,6 +52,12 @@ impl Server {
         Server::start_on(Patience::default(), None, engine::Options { clock, ..Default::default() })
     }
 
+    /// As [`Server::told`], and it asks for tokens.
+    pub fn told_asking(now: &str, token: &str) -> Server {
+        let clock = Arc::new(ToldClock::at(Timestamp::parse(now).unwrap()));
+        Server::start_on(Patience::default(), Some(token), engine::Options { clock, ..Default::default() })
+    }
+
     pub fn start_with(patience: Patience, token: Option<&str>) -> Server {
         Server::start_on(patience, token, engine::Options::default())
     }

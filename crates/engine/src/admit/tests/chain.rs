@@ -8,7 +8,8 @@ use crate::settings::SchemaRule;
 #[test]
 fn the_engine_may_use_reserved_names() {
     let admitter = admitter(&Settings::default());
-    let engine = Caller { actor: "system:engine".into(), trace: None, outside: false };
+    let engine =
+        Caller { actor: "system:engine".into(), trace: None, outside: false, sight: Default::default() };
     let draft = Draft { space: Some("_system".into()), ..Draft::new("engine.group.lost", &1) };
     let event = prepared(admit_at(&admitter, &engine, draft, now())).event;
     assert_eq!(event.envelope.actor, "system:engine");

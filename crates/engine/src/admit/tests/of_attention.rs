@@ -145,7 +145,12 @@ fn a_rule_with_a_rate_holds_only_above_it() {
 #[test]
 fn nobody_judges_the_engine_and_its_runs() {
     let admitter = judging(vec![rule("#", Verdict::Drop)]);
-    let run = Caller { actor: "system:automation:x".into(), trace: None, outside: false };
+    let run = Caller {
+        actor: "system:automation:x".into(),
+        trace: None,
+        outside: false,
+        sight: Default::default(),
+    };
     assert_eq!(fate(admit_at(&admitter, &run, Draft::new("a", &1), now())), "event with priority 0");
     assert_eq!(admitter.counts()[0].2, 0);
 }

@@ -5,6 +5,7 @@ use model::record::DeadReason;
 use model::{Position, Timestamp};
 
 use super::{Delivery, Dispatcher, Stand, Taken};
+use crate::authority::Sight;
 use crate::command::Why;
 use crate::deliver::token::Token;
 use crate::faults::planted;
@@ -13,6 +14,12 @@ use crate::state::group::CRASHES_MAX;
 impl Dispatcher {
     /// Hands out up to `max` events.
     pub fn take(&mut self, max: usize, now: Timestamp) -> Taken {
+        self.take_seen(max, now, &Sight::default())
+    }
+
+    /// As [`Dispatcher::take`], for one who takes only what they see. The rest stays ready; under a strict order it keeps what
+    /// comes after it back.
+    pub fn take_seen(&mut self, max: usize, now: Timestamp, sight: &Sight) -> Taken {
         let mut taken = Taken::default();
         if self.group.paused || self.group.halted_on != 0 || self.alone != 0 {
             return taken;
@@ -21,7 +28,7 @@ impl Dispatcher {
         let room =
             (self.group.definition.max_inflight as usize).saturating_sub(self.in_flight() + self.in_limbo);
         while taken.deliveries.len() < max.min(room) {
-            let Some(position) = self.next_ready() else { break };
+            let Some(position) = self.next_ready(sight) else { break };
             match self.verdict(position, now) {
                 None if self.group.is_suspect(position) => {
                     taken.deliveries.extend(self.hand_out_alone(position, now));
@@ -35,8 +42,11 @@ impl Dispatcher {
         taken
     }
 
-    fn next_ready(&self) -> Option<Position> {
-        let (_, position) = self.ready.first().copied()?;
+    fn next_ready(&self, sight: &Sight) -> Option<Position> {
+        let seen = |position: &Position| {
+            sight.is_whole() || self.slots.get(position).is_some_and(|slot| sight.sees_event(&slot.event))
+        };
+        let (_, position) = self.ready.iter().find(|(_, position)| seen(position)).copied()?;
         match self.group.definition.ordering {
             Ordering::Strict if self.slots.keys().next() != Some(&position) => None,
             // A redriven event is the first, but what came after it may be out.

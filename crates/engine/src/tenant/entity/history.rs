@@ -178,20 +178,20 @@ impl Tenant {
         if theirs.is_some_and(|row| space.is_none_or(|space| space == row.space)) {
             return Err(absent(concept, id));
         }
-        Ok((None, self.last_deletion(concept, space, id)?))
+        Ok((None, self.last_deletion(caller, (concept, space, id))?))
     }
 
     fn last_deletion(
         &self,
-        concept: &str,
-        space: Option<&str>,
-        id: &str,
+        caller: &Caller,
+        (concept, space, id): (&str, Option<&str>, &str),
     ) -> Result<Option<Position>, Problem> {
         let subject = model::event::Subject { kind: concept.to_owned(), id: id.to_owned() };
         let mut query = crate::tenant::Query {
             subject: Some(subject),
             space: space.map(str::to_owned),
             descending: true,
+            sight: caller.sight.clone(),
             ..crate::tenant::Query::default()
         };
         loop {

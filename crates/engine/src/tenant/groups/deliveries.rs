@@ -7,6 +7,7 @@ use model::record::{DeadReason, Moved, Span};
 use model::{Position, Problem, Timestamp};
 
 use super::{PULL_MAX, PULL_WAIT_MAX, Settled};
+use crate::authority::Sight;
 use crate::command::{Command, Failing, Why};
 use crate::deliver::dispatcher::{Delivery, Dispatcher};
 use crate::deliver::{GroupHandle, Token};
@@ -20,12 +21,24 @@ const ABANDONED: Duration = Duration::from_secs(1);
 impl Tenant {
     /// Takes up to `max` events, waiting up to `wait` for the first. Dropping the future hands nothing out.
     pub async fn pull(&self, name: &str, max: usize, wait: Duration) -> Result<Vec<Delivery>, Problem> {
+        self.pull_seen(name, max, wait, &Sight::default()).await
+    }
+
+    /// As [`Tenant::pull`], passing over what is not seen: that stays for others.
+    pub(in crate::tenant) async fn pull_seen(
+        &self,
+        name: &str,
+        max: usize,
+        wait: Duration,
+        sight: &Sight,
+    ) -> Result<Vec<Delivery>, Problem> {
         let started = self.real();
         loop {
             let handle = self.handle(name)?;
+            let _choosy = (!sight.is_whole()).then(|| handle.choosy());
             let mut woken = std::pin::pin!(handle.wake.notified());
             woken.as_mut().enable();
-            let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX)).await?;
+            let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX), sight).await?;
             if !deliveries.is_empty() {
                 return Ok(deliveries);
             }
@@ -43,13 +56,18 @@ impl Tenant {
         }
     }
 
-    async fn take(&self, handle: &Arc<GroupHandle>, max: usize) -> Result<(Vec<Delivery>, bool), Problem> {
+    async fn take(
+        &self,
+        handle: &Arc<GroupHandle>,
+        max: usize,
+        sight: &Sight,
+    ) -> Result<(Vec<Delivery>, bool), Problem> {
         let (taken, moving, since, more, stepped) = {
             let mut dispatcher = handle.dispatcher();
             let more = self.look(handle, &mut dispatcher)?;
             let moment = self.moment();
             let now = dispatcher.now(moment);
-            let taken = dispatcher.take(max, now);
+            let taken = dispatcher.take_seen(max, now, sight);
             let moving =
                 if taken.deliveries.is_empty() { None } else { self.begin_move(&mut dispatcher, false) };
             (taken, moving, dispatcher.group.since, more, dispatcher.is_stepped(moment))
@@ -77,7 +95,7 @@ impl Tenant {
         drop(dispatcher);
         if deliveries.len() == max {
             // There may be more for the next in line.
-            handle.wake.notify_one();
+            handle.call_one();
         }
         if let Some(first) = deliveries.first() {
             self.due_in(first.deadline.since(now));
@@ -160,7 +178,7 @@ impl Tenant {
         };
         if settled.done > 0 {
             handle.freed.notify_waiters();
-            handle.wake.notify_one();
+            handle.call_one();
             self.flush_in(ACK_FLUSH);
         }
         if sync && moving.is_none() {
@@ -275,7 +293,7 @@ impl Tenant {
                 limbo.answered = true;
             }
             match due {
-                Some(due) if due <= now => handle.wake.notify_one(),
+                Some(due) if due <= now => handle.call_one(),
                 Some(due) => self.due_in(due.since(now)),
                 None => {}
             }
@@ -321,7 +339,7 @@ impl Drop for HandOver<'_> {
     fn drop(&mut self) {
         if !self.deliveries.is_empty() {
             self.handle.dispatcher().take_back(&self.deliveries);
-            self.handle.wake.notify_one();
+            self.handle.call_one();
         }
     }
 }
@@ -353,7 +371,7 @@ impl Drop for Limbo<'_> {
         }
         let due = dispatcher.next_due();
         drop(dispatcher);
-        self.handle.wake.notify_one();
+        self.handle.call_one();
         self.handle.freed.notify_waiters();
         if let Some(due) = due {
             self.tenant.due_in(due.since(now));

@@ -87,8 +87,12 @@ impl Tenant {
         Ok(events)
     }
 
-    /// The newest event with this id.
-    pub(super) fn event_by_id(&self, id: &str) -> Result<Option<Arc<Event>>, Problem> {
+    /// The newest event with this id that is wanted.
+    pub(super) fn event_by_id(
+        &self,
+        id: &str,
+        wanted: &dyn Fn(&Event) -> bool,
+    ) -> Result<Option<Arc<Event>>, Problem> {
         let (low, mut high) = (self.first(), self.head());
         let sealed = sidecar::sealed(self)?;
         while high >= low && high > 0 {
@@ -101,7 +105,9 @@ impl Tenant {
                     (self.events_between(from, high)?, from)
                 }
             };
-            if let Some(event) = events.into_iter().rev().find(|event| event.envelope.id == id) {
+            if let Some(event) =
+                events.into_iter().rev().find(|event| event.envelope.id == id && wanted(event))
+            {
                 return Ok(Some(event));
             }
             high = from - 1;

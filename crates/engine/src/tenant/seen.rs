@@ -1,0 +1,222 @@
+//! A tenant as somebody sees it who may see only a part: what lies outside reads as what is not there.
+//!
+//! ```text
+//!  an event            its space and band are among those of the token
+//!  a run, a decision   the event that began it is seen; what no single event began is not
+//!  a group             read and pulled from when it may deliver something that is seen, and only that is handed out;
+//!                      changed when everything that it may deliver is seen
+//! ```
+//! Nobody's position moves past an event that they were not given: what a narrow token passes over stays for the others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::event::Event;
+use model::{Code, Position, Problem, Timestamp};
+use serde_json::Value;
+
+use super::{DeadLetterPage, GroupView, Tenant};
+use crate::authority::Sight;
+use crate::deliver::{Delivery, Token};
+use crate::history::read::Wanted;
+
+/// A tenant and how much of it is seen.
+pub struct Seen {
+    tenant: Tenant,
+    sight: Sight,
+}
+
+impl Tenant {
+    pub fn seen_by(&self, sight: &Sight) -> Seen {
+        Seen { tenant: self.clone(), sight: sight.clone() }
+    }
+}
+
+impl Seen {
+    /// One event, by its position or its id.
+    pub fn event(&self, id: &str) -> Result<Arc<Event>, Problem> {
+        self.tenant.event_that(id, &|event| self.sight.sees_event(event))
+    }
+
+    pub fn lineage(&self, id: &str) -> Result<String, Problem> {
+        self.tenant.lineage_seen(id, &self.sight)
+    }
+
+    pub fn deferred(&self, limit: usize) -> Result<Vec<String>, Problem> {
+        self.tenant.deferred_seen(limit, &self.sight)
+    }
+
+    /// Runs that an event began which is seen.
+    pub fn runs(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
+        let (mut runs, next) = self.tenant.runs(wanted)?;
+        runs.retain(|run| self.sees_run(run));
+        Ok((runs, next))
+    }
+
+    pub fn run(&self, id: &str) -> Result<Value, Problem> {
+        let mut run = self.tenant.run(id)?;
+        if !self.sees_run(&run) {
+            return Err(super::history::no_run(id));
+        }
+        // What it waited for may have been another's.
+        if let Some(wait) = run.get_mut("wait").and_then(Value::as_object_mut)
+            && wait.get("event").is_some_and(|event| event.is_object() && !self.sight.sees_told(event))
+        {
+            wait.remove("event");
+        }
+        Ok(run)
+    }
+
+    /// Whether a run, as it is told, may be seen.
+    pub fn sees_run(&self, run: &Value) -> bool {
+        let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
+        self.sight.is_whole() || event.is_some_and(|event| self.sees_position(event))
+    }
+
+    /// Whether a decision, as it is told, may be seen.
+    pub fn sees_decision(&self, decision: &Value) -> bool {
+        self.sight.is_whole() || decision["event"].as_u64().is_some_and(|event| self.sees_position(event))
+    }
+
+    fn sees_position(&self, position: Position) -> bool {
+        position > 0 && self.event(&position.to_string()).is_ok()
+    }
+
+    pub fn waits(&self) -> Result<Vec<Value>, Problem> {
+        let mut waits = self.tenant.waits()?;
+        if !self.sight.is_whole() {
+            let mut known: HashMap<String, bool> = HashMap::new();
+            waits.retain(|wait| {
+                let run = wait["run"].as_str().unwrap_or_default();
+                *known.entry(run.to_owned()).or_insert_with(|| self.run(run).is_ok())
+            });
+        }
+        Ok(waits)
+    }
+
+    pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
+        let (mut decisions, next) = self.tenant.decisions(wanted)?;
+        decisions.retain(|decision| self.sees_decision(decision));
+        Ok((decisions, next))
+    }
+
+    pub fn explain_event(&self, id: &str) -> Result<Value, Problem> {
+        let event = self.event(id)?;
+        self.tenant.explain_event(&event.position.to_string())
+    }
+
+    pub fn explain_automation(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
+        let mut told = self.tenant.explain_automation(name, since)?;
+        if let Some(recent) = told["recent"].as_array_mut() {
+            recent.retain(|decision| self.sees_decision(decision));
+        }
+        if let Some(nearest) = told["nearest"].as_array_mut().filter(|_| !self.sight.is_whole()) {
+            nearest.retain(|near| near["position"].as_u64().is_some_and(|at| self.sees_position(at)));
+        }
+        Ok(told)
+    }
+
+    pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
+        let run = self.run(id)?;
+        let mut told = self.tenant.explain_run(id)?;
+        if !self.sight.is_whole() {
+            let event = run["occurrence"]["position"].to_string();
+            told["lineage"] = serde_json::from_str(&self.lineage(&event)?).unwrap_or_default();
+            told["run"] = run;
+        }
+        Ok(told)
+    }
+
+    pub fn groups(&self) -> Vec<GroupView> {
+        let mut groups = self.tenant.groups();
+        groups.retain(|view| self.sight.meets(&view.group.definition));
+        groups.iter_mut().for_each(|view| self.cover(view));
+        groups
+    }
+
+    pub fn group(&self, name: &str) -> Result<GroupView, Problem> {
+        self.may_read(name)?;
+        let mut view = self.tenant.group(name)?;
+        self.cover(&mut view);
+        Ok(view)
+    }
+
+    /// An error of a filter may tell what the event said.
+    fn cover(&self, view: &mut GroupView) {
+        if !self.sight.covers(&view.group.definition) {
+            view.last_filter_error = None;
+        }
+    }
+
+    /// Refuses a group that can deliver nothing that is seen, as one that is not there.
+    pub fn may_read(&self, name: &str) -> Result<(), Problem> {
+        if self.sight.is_whole() {
+            return Ok(());
+        }
+        let handle = self.tenant.handle(name)?;
+        let meets = self.sight.meets(&handle.dispatcher().group.definition);
+        if meets { Ok(()) } else { Err(super::groups::no_group(name)) }
+    }
+
+    /// Refuses to change a group that may deliver more than is seen.
+    pub fn may_change(&self, name: &str) -> Result<(), Problem> {
+        if self.sight.is_whole() {
+            return Ok(());
+        }
+        self.may_read(name)?;
+        let covers = self.sight.covers(&self.tenant.handle(name)?.dispatcher().group.definition);
+        if covers {
+            return Ok(());
+        }
+        let detail = format!("group \"{name}\" delivers more than this token sees");
+        Err(Problem::new(Code::AuthDenied, detail).hint("use a token that sees all of it"))
+    }
+
+    /// A definition as it is for who sees only a part; a group that is there already must be theirs.
+    pub fn definition(&self, name: &str, said: Value) -> Result<Value, Problem> {
+        if self.tenant.handle(name).is_ok() && self.may_change(name).is_err() {
+            let detail = format!("group \"{name}\" delivers more than this token sees");
+            return Err(Problem::new(Code::AuthDenied, detail).hint("choose another name"));
+        }
+        self.sight.narrowed(said)
+    }
+
+    /// As [`Tenant::pull`], passing over what is not seen.
+    pub async fn pull(&self, name: &str, max: usize, wait: Duration) -> Result<Vec<Delivery>, Problem> {
+        self.may_read(name)?;
+        self.tenant.pull_seen(name, max, wait, &self.sight).await
+    }
+
+    /// The tokens whose events are seen, and the others, which are as good as stale.
+    pub fn own_tokens(&self, name: &str, tokens: Vec<String>) -> Result<(Vec<String>, Vec<String>), Problem> {
+        if self.sight.is_whole() {
+            return Ok((tokens, Vec::new()));
+        }
+        self.may_read(name)?;
+        let handle = self.tenant.handle(name)?;
+        let dispatcher = handle.dispatcher();
+        let seen = |text: &String| {
+            let held = Token::parse(text).and_then(|token| dispatcher.held(token, Timestamp::EPOCH));
+            held.is_none_or(|(event, _)| self.sight.sees_event(event))
+        };
+        Ok(tokens.into_iter().partition(seen))
+    }
+
+    pub fn dead_letters(
+        &self,
+        name: &str,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<DeadLetterPage, Problem> {
+        self.may_read(name)?;
+        let mut page = self.tenant.dead_letters(name, limit, cursor)?;
+        if !self.sight.is_whole() {
+            let letters =
+                std::mem::take(&mut page.dead_letters).into_iter().zip(std::mem::take(&mut page.texts));
+            let seen = letters.filter(|(letter, _)| self.sight.sees_told(&letter["event"]));
+            (page.dead_letters, page.texts) = seen.unzip();
+        }
+        Ok(page)
+    }
+}

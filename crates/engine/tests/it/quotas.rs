@@ -1,0 +1,109 @@
+//! What a tenant may use: at its limit it is refused by name, and its neighbour goes on.
+
+use engine::settings::Quota;
+use engine::{Caller, Draft, Tenant};
+use lang::declare::check_workspace;
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use crate::temp::Bench;
+
+async fn publish(tenant: &Tenant) -> Result<(), Problem> {
+    tenant.publish(&Caller::local(), Draft::new("t.x", &json!({"n": 1}))).await.map(drop)
+}
+
+async fn limited(bench: &Bench, quota: Quota) -> Tenant {
+    bench.engine.set_quota(&Caller::local(), "acme", quota).await.unwrap();
+    bench.engine.tenant("acme").unwrap()
+}
+
+#[track_caller]
+fn over(problem: Problem, quota: &str, limit: u64) {
+    assert_eq!(problem.code(), Code::QuotaExceeded, "{problem}");
+    assert_eq!((&problem.extra()["quota"], &problem.extra()["limit"]), (&json!(quota), &json!(limit)));
+    assert!(problem.extra()["retry_after"].as_u64().unwrap() >= 1 && problem.hint_text().is_some());
+}
+
+async fn apply(tenant: &Tenant, names: &[&str]) -> Result<(), Problem> {
+    let one = |name: &&str| {
+        let text = format!(
+            "automation: {name}\nmode: parallel\ntriggers: [{{event: t.x}}]\nactions: [{{delay: 1s}}]\n"
+        );
+        (format!("{name}.yaml"), text)
+    };
+    let checked = check_workspace(&names.iter().map(one).collect());
+    assert!(!checked.has_errors(), "{:?}", checked.findings);
+    tenant.apply("default", checked.definitions).await.map(drop)
+}
+
+#[tokio::test]
+async fn each_quota_is_refused_by_its_name_and_the_neighbour_goes_on() {
+    let bench = Bench::new();
+    bench.engine.create_tenant(&Caller::local(), "acme").await.unwrap();
+    let acme = limited(&bench, Quota { groups: Some(1), automations: Some(2), ..Quota::default() }).await;
+    acme.put_group("one", &json!({"pattern": "#"})).await.unwrap();
+    acme.put_group("one", &json!({"pattern": "t.#"})).await.unwrap();
+    over(acme.put_group("two", &json!({"pattern": "#"})).await.map(drop).unwrap_err(), "groups", 1);
+    apply(&acme, &["a", "b"]).await.unwrap();
+    over(apply(&acme, &["a", "b", "c"]).await.unwrap_err(), "automations", 2);
+    apply(&acme, &["a", "c"]).await.unwrap();
+
+    limited(&bench, Quota { bytes: Some(1), ..Quota::default() }).await;
+    over(publish(&acme).await.unwrap_err(), "bytes", 1);
+    bench.tenant.put_group("two", &json!({"pattern": "#"})).await.unwrap();
+    publish(&bench.tenant).await.unwrap();
+    limited(&bench, Quota::default()).await;
+    publish(&acme).await.unwrap();
+    let shown = bench.engine.show_tenant("acme").unwrap();
+    assert_eq!(
+        (&shown["usage"]["groups"], &shown["usage"]["automations"]),
+        (&json!(1), &json!(2)),
+        "{shown}"
+    );
+    assert!(shown["usage"]["bytes"].as_u64().unwrap() > 100 && shown["quota"] == json!({}), "{shown}");
+}
+
+#[tokio::test]
+async fn so_many_events_a_second_and_no_more_also_after_a_restart() {
+    let bench = Bench::new();
+    bench.engine.create_tenant(&Caller::local(), "acme").await.unwrap();
+    limited(&bench, Quota { events_per_s: Some(3), ..Quota::default() }).await;
+    let bench = bench.reopen().await;
+    let acme = bench.engine.tenant("acme").unwrap();
+    for _ in 0..3 {
+        publish(&acme).await.unwrap();
+    }
+    over(publish(&acme).await.unwrap_err(), "events_per_s", 3);
+    publish(&bench.tenant).await.unwrap();
+    bench.clock.advance(std::time::Duration::from_secs(1));
+    publish(&acme).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_day_has_so_many_runs_and_what_is_refused_says_so() {
+    let bench = Bench::new();
+    bench.engine.create_tenant(&Caller::local(), "acme").await.unwrap();
+    let acme = limited(&bench, Quota { runs_per_day: Some(2), ..Quota::default() }).await;
+    apply(&acme, &["a"]).await.unwrap();
+    for _ in 0..3 {
+        publish(&acme).await.unwrap();
+    }
+    let outcomes = |tenant: &Tenant| {
+        let wanted = engine::history::read::Wanted { limit: 10, ..Default::default() };
+        let (mut decisions, _) = tenant.decisions(&wanted).unwrap();
+        decisions.reverse();
+        let told = |one: &Value| one["reason"].as_str().or(one["outcome"].as_str()).unwrap().to_owned();
+        decisions.iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(outcomes(&acme), ["ran", "ran", "budget"]);
+    let by_hand = acme.start_run(&Caller::local(), "a", Value::Null, None).unwrap();
+    assert_eq!((by_hand.run, by_hand.reason.as_deref()), (None, Some("budget")));
+    drop(acme);
+    let bench = bench.reopen().await;
+    let acme = bench.engine.tenant("acme").unwrap();
+    publish(&acme).await.unwrap();
+    assert_eq!(outcomes(&acme).last().unwrap(), "budget", "a restart does not begin the day anew");
+    bench.clock.advance(std::time::Duration::from_secs(86_400));
+    publish(&acme).await.unwrap();
+    assert_eq!(outcomes(&acme).last().unwrap(), "ran");
+}

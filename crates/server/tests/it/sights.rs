@@ -1,0 +1,276 @@
+//! Tokens for single spaces and bands: what they do not see reads as what is not there, in the same words.
+
+use std::time::Duration;
+
+use engine::clock::Move;
+use serde_json::{Value, json};
+
+use crate::client::{Pieces, Reply};
+use crate::harness::Server;
+use crate::rights::{LOCAL, asked, server, token};
+
+/// `a` up to amber, of a tenant that has events in `a` and `b`.
+struct Stage {
+    server: Server,
+    owner: String,
+    narrow: String,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let server = server();
+        let (owner, _) = token(&server, "main", json!({"role": "owner"}));
+        let (narrow, _) = token(
+            &server,
+            "main",
+            json!({"role": "editor", "spaces": ["a"], "max_band": "amber", "name": "narrow"}),
+        );
+        Stage { server, owner, narrow }
+    }
+
+    fn ask(&self, who: &str, method: &str, path: &str, body: Value) -> Reply {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        asked(&self.server, who, method, path, &body)
+    }
+
+    fn publish(&self, space: &str, band: &str, id: &str) -> u64 {
+        let said = json!({"topic": "t.x", "space": space, "band": band, "id": id, "payload": {"canary": id}});
+        self.ask(&self.owner, "POST", "/v1/events", said).ok(201)["position"].as_u64().unwrap()
+    }
+
+    fn ids(&self, path: &str) -> Vec<String> {
+        let found = self.ask(&self.narrow, "GET", path, Value::Null).ok(200);
+        let rows = found["events"].as_array().unwrap();
+        let id = |row: &Value| row["id"].as_str().or(row["event_id"].as_str()).unwrap().to_owned();
+        rows.iter().map(id).collect()
+    }
+}
+
+/// A refusal without what differs by the id that was asked for.
+fn words(reply: &Reply, id: &str) -> String {
+    let mut said = reply.json();
+    let told = said["detail"].as_str().unwrap_or_default().replace(id, "ID");
+    (said["request_id"], said["detail"]) = (Value::Null, told.into());
+    format!("{} {said}", reply.status)
+}
+
+#[test]
+fn events_are_said_and_seen_only_where_the_token_reaches() {
+    let stage = Stage::new();
+    let publish = |said: Value| stage.ask(&stage.narrow, "POST", "/v1/events", said);
+    publish(json!({"topic": "t.x", "space": "a", "id": "mine"})).ok(201);
+    publish(json!({"topic": "t.x", "space": "b"})).refused(403, "auth.denied");
+    publish(json!({"topic": "t.x"})).refused(403, "auth.denied");
+    publish(json!({"topic": "t.x", "space": "a", "band": "red"})).refused(403, "auth.denied");
+    let list = publish(json!([{"topic": "t.x", "space": "a"}, {"topic": "t.x", "space": "b"}]));
+    assert_eq!(list.refused(403, "auth.denied")["pointer"], "/1/space");
+
+    let (seen, hidden) = (stage.publish("a", "amber", "seen-1"), stage.publish("b", "green", "hidden-1"));
+    let high = stage.publish("a", "red", "hidden-2");
+    for (id, missing) in [("hidden-1", "hidden-9"), ("hidden-2", "hidden-9")] {
+        for rest in ["", "/lineage"] {
+            let one =
+                |id: &str| stage.ask(&stage.narrow, "GET", &format!("/v1/events/{id}{rest}"), Value::Null);
+            assert_eq!(words(&one(id), id), words(&one(missing), missing));
+        }
+        let explained =
+            |id: &str| stage.ask(&stage.narrow, "GET", &format!("/v1/explain/event/{id}"), Value::Null);
+        assert_eq!(words(&explained(id), id), words(&explained(missing), missing));
+    }
+    for position in [hidden, high] {
+        stage
+            .ask(&stage.narrow, "GET", &format!("/v1/events/{position}"), Value::Null)
+            .refused(404, "event.not_found");
+    }
+    stage.ask(&stage.narrow, "GET", &format!("/v1/events/{seen}"), Value::Null).ok(200);
+    assert_eq!(stage.ids("/v1/events?topic=t.x"), ["mine", "seen-1"]);
+    assert_eq!(stage.ids("/v1/events?topic=t.x&space=b"), Vec::<String>::new());
+    assert_eq!(stage.ids("/api/events/recent?event_type=t.x"), ["seen-1", "mine"]);
+    let caused = |cause: u64| publish(json!({"topic": "t.x", "space": "a", "cause": cause}));
+    let (unseen, absent) = (caused(hidden), caused(999_999));
+    assert_eq!(words(&unseen, &hidden.to_string()), words(&absent, "999999"));
+
+    let key = |who: &str, space: &str, n: u64| {
+        let said = json!({"topic": "t.x", "space": space, "key": "k", "source": "s", "payload": n});
+        stage.ask(who, "POST", "/v1/events", said)
+    };
+    key(&stage.owner, "b", 1).ok(201);
+    let taken = key(&stage.narrow, "a", 2).refused(409, "event.key_conflict");
+    assert!(taken.get("position").is_none() && taken.get("first_hash").is_none(), "{taken}");
+}
+
+#[test]
+fn a_stream_passes_over_what_is_not_seen() {
+    let stage = Stage::new();
+    let bearer = format!("authorization: Bearer {}", stage.narrow);
+    let mut client = stage.server.client();
+    client.head("GET", "/v1/events/stream?topic=t.x", &[&bearer], Some(0));
+    let mut stream = Pieces::of(client, "\n\n");
+    assert!(stream.next().unwrap().contains("event: ready"));
+    stage.publish("b", "green", "hidden-1");
+    stage.publish("a", "black", "hidden-2");
+    stage.publish("a", "green", "seen-1");
+    let frame = stream.next().unwrap();
+    assert!(frame.contains("seen-1") && !frame.contains("hidden"), "{frame}");
+}
+
+#[test]
+fn a_group_hands_out_what_is_seen_and_keeps_the_rest_for_others() {
+    let stage = Stage::new();
+    let ask = |who: &str, method: &str, path: &str, body: Value| stage.ask(who, method, path, body);
+    ask(&stage.owner, "PUT", "/v1/groups/all", json!({"pattern": "t.#", "start": "beginning"})).ok(201);
+    ask(&stage.owner, "PUT", "/v1/groups/other", json!({"pattern": "t.#", "space": "b"})).ok(201);
+    stage.publish("b", "green", "hidden-1");
+    stage.publish("a", "green", "seen-1");
+    stage.publish("a", "red", "hidden-2");
+    let pull = |who: &str| {
+        let pulled = ask(who, "POST", "/v1/groups/all/pull", json!({"max": 10})).ok(200);
+        let deliveries = pulled["deliveries"].as_array().unwrap().clone();
+        let ids: Vec<String> =
+            deliveries.iter().map(|d| d["event"]["id"].as_str().unwrap().to_owned()).collect();
+        let tokens: Vec<Value> = deliveries.iter().map(|d| d["token"].clone()).collect();
+        (ids, tokens)
+    };
+    let (ids, own) = pull(&stage.narrow);
+    assert_eq!(ids, ["seen-1"]);
+    assert_eq!(pull(&stage.narrow).0, Vec::<String>::new());
+    let (ids, theirs) = pull(&stage.owner);
+    assert_eq!(ids, ["hidden-1", "hidden-2"], "nobody's position passed them");
+    let settled =
+        ask(&stage.narrow, "POST", "/v1/groups/all/ack", json!({"tokens": [own[0], theirs[0]]})).ok(200);
+    assert_eq!(settled, json!({"done": 1, "stale": [theirs[0]]}));
+    ask(&stage.owner, "POST", "/v1/groups/all/reject", json!({"tokens": theirs})).ok(200);
+    let dead = ask(&stage.narrow, "GET", "/v1/groups/all/dead-letters", Value::Null).ok(200);
+    assert_eq!(dead["dead_letters"], json!([]));
+
+    let listed = ask(&stage.narrow, "GET", "/v1/groups", Value::Null).ok(200);
+    assert_eq!(listed["groups"].as_array().unwrap().len(), 1, "{listed}");
+    for (method, rest) in
+        [("GET", ""), ("DELETE", ""), ("POST", "/pull"), ("POST", "/pause"), ("GET", "/dead-letters")]
+    {
+        let of = |name: &str| ask(&stage.narrow, method, &format!("/v1/groups/{name}{rest}"), Value::Null);
+        assert_eq!(words(&of("other"), "other"), words(&of("nobody"), "nobody"), "{method} {rest}");
+    }
+    for (method, rest, body) in [
+        ("DELETE", "", Value::Null),
+        ("POST", "/seek", json!({"to": "beginning"})),
+        ("POST", "/pause", json!({})),
+    ] {
+        ask(&stage.narrow, method, &format!("/v1/groups/all{rest}"), body).refused(403, "auth.denied");
+    }
+    ask(&stage.narrow, "PUT", "/v1/groups/all", json!({"pattern": "x"})).refused(403, "auth.denied");
+    ask(&stage.narrow, "PUT", "/v1/groups/mine", json!({"pattern": "t.#", "space": "b"}))
+        .refused(403, "auth.denied");
+    let made = ask(&stage.narrow, "PUT", "/v1/groups/mine", json!({"pattern": "t.#"})).ok(201);
+    assert_eq!((&made["space"], &made["max_band"]), (&json!("a"), &json!("amber")));
+    assert_eq!(ask(&stage.narrow, "DELETE", "/v1/groups/mine", Value::Null).status, 204);
+}
+
+#[test]
+fn rows_and_runs_are_seen_by_their_space_and_their_event() {
+    let stage = Stage::new();
+    let files = json!({"files": {
+        "shop/all.ew": "concept item { name string! }\nquery item items { count }\n",
+        "echo.yaml": "automation: echo\ntriggers: [{event: t.x}]\nactions: [{vars: {said: \"{{ event.payload.canary }}\"}}]\n",
+    }});
+    stage.ask(&stage.owner, "POST", "/v1/apply", files).ok(200);
+    let row = |who: &str, method: &str, space: &str, body: Value| {
+        stage.ask(who, method, &format!("/v1/entities/v1:shop:item/i-{space}?space={space}"), body)
+    };
+    for space in ["a", "b"] {
+        row(&stage.owner, "PUT", space, json!({"name": space})).ok(201);
+    }
+    row(&stage.narrow, "PUT", "a", json!({"name": "x"})).ok(200);
+    row(&stage.narrow, "PUT", "b", json!({"name": "x"})).refused(403, "auth.denied");
+    row(&stage.narrow, "DELETE", "b", Value::Null).refused(403, "auth.denied");
+    for rest in ["", "/history"] {
+        let of = |id: &str| {
+            stage.ask(
+                &stage.narrow,
+                "GET",
+                &format!("/v1/entities/v1:shop:item/{id}{rest}?space=b"),
+                Value::Null,
+            )
+        };
+        assert_eq!(words(&of("i-b"), "i-b"), words(&of("i-z"), "i-z"), "{rest}");
+        let of = |id: &str| {
+            stage.ask(&stage.narrow, "GET", &format!("/v1/entities/v1:shop:item/{id}{rest}"), Value::Null)
+        };
+        assert_eq!(words(&of("i-b"), "i-b"), words(&of("i-z"), "i-z"), "{rest}");
+    }
+    let rows = stage.ask(&stage.narrow, "GET", "/v1/entities/v1:shop:item", Value::Null).ok(200);
+    assert_eq!(rows["entities"].as_array().unwrap().len(), 1, "{rows}");
+    assert_eq!(stage.ask(&stage.narrow, "POST", "/v1/queries/items", json!({})).ok(200)["count"], 1);
+
+    stage.publish("a", "green", "seen-1");
+    stage.publish("b", "green", "hidden-1");
+    let runs = |who: &str| {
+        stage.ask(who, "GET", "/v1/runs", Value::Null).ok(200)["runs"].as_array().unwrap().clone()
+    };
+    let (all, some) = (runs(&stage.owner), runs(&stage.narrow));
+    assert_eq!((all.len(), some.len()), (2, 1));
+    let hidden = all.iter().find(|run| run["id"] != some[0]["id"]).unwrap()["id"].as_str().unwrap();
+    let missing = "run_00000000000000000000000000";
+    for path in ["/v1/runs", "/v1/explain/run"] {
+        let of = |id: &str| stage.ask(&stage.narrow, "GET", &format!("{path}/{id}"), Value::Null);
+        assert_eq!(words(&of(hidden), hidden), words(&of(missing), missing));
+        of(some[0]["id"].as_str().unwrap()).ok(200);
+    }
+    for path in ["/v1/decisions", "/v1/explain/automation/echo", "/v1/runs", "/v1/waits"] {
+        let told = stage.ask(&stage.narrow, "GET", path, Value::Null).ok(200).to_string();
+        assert!(!told.contains("hidden-1") && !told.contains(hidden), "{path}: {told}");
+    }
+    for (method, path) in
+        [("POST", "/v1/runs"), ("POST", "/v1/simulate"), ("POST", "/v1/apply"), ("GET", "/v1/tokens")]
+    {
+        stage.ask(&stage.narrow, method, path, json!({})).refused(403, "auth.denied");
+    }
+}
+
+#[test]
+fn what_is_held_open_ends_when_its_token_does() {
+    let server = Server::told_asking("2026-01-01T00:00:00Z", LOCAL);
+    let open = |text: &str| {
+        let bearer = format!("authorization: Bearer {text}");
+        let mut client = server.client();
+        client.head("GET", "/v1/events/stream", &[&bearer], Some(0));
+        let mut stream = Pieces::of(client, "\n\n");
+        assert!(stream.next().unwrap().contains("event: ready"));
+        stream
+    };
+    let (text, id) = token(&server, "main", json!({"role": "viewer"}));
+    let mut stream = open(&text);
+    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    assert!(stream.next().unwrap().contains("auth.required"), "revoked");
+    assert!(stream.next().is_none(), "and closed");
+
+    let (short, _) = token(&server, "main", json!({"role": "viewer", "expires_in": "1h"}));
+    let mut stream = open(&short);
+    server.engine.move_clock(Move::By(Duration::from_secs(3601))).unwrap();
+    asked(&server, &short, "GET", "/v1/groups", "").refused(401, "auth.required");
+    server.engine.authority().look_again();
+    assert!(stream.next().unwrap().contains("auth.required"), "over");
+
+    let made = asked(&server, LOCAL, "POST", "/v1/tenants", r#"{"name":"acme"}"#).ok(201);
+    let mut stream = open(made["owner_token"].as_str().unwrap());
+    asked(&server, LOCAL, "POST", "/v1/tenants/acme/suspend", "").ok(200);
+    assert!(stream.next().unwrap().contains("tenant.suspended"));
+
+    let (editor, id) = token(&server, "main", json!({"role": "editor"}));
+    asked(&server, &editor, "PUT", "/v1/groups/g", r##"{"pattern":"#"}"##).ok(201);
+    let address = server.address;
+    let waiting = std::thread::spawn(move || {
+        let headers =
+            [format!("authorization: Bearer {editor}"), "content-type: application/json".to_owned()];
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        crate::client::Client::connect(address).send(
+            "POST",
+            "/v1/groups/g/pull",
+            &headers,
+            r#"{"wait":"25s"}"#,
+        )
+    });
+    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    let reply = waiting.join().unwrap();
+    reply.refused(401, "auth.required");
+}

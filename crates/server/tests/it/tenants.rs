@@ -1,0 +1,78 @@
+//! `/v1/tenants`: the owner of the house manages them, the owner of one sees only that one.
+
+use serde_json::{Value, json};
+
+use crate::client::Reply;
+use crate::rights::{LOCAL, asked, server, token};
+
+fn names(reply: &Reply) -> Vec<String> {
+    let said = reply.ok(200);
+    let all = said["tenants"].as_array().unwrap();
+    all.iter().map(|tenant| tenant["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_owner_of_one_tenant_sees_no_other_and_manages_none() {
+    let server = server();
+    let (house, _) = token(&server, "main", json!({"role": "owner"}));
+    let made = asked(&server, &house, "POST", "/v1/tenants", r#"{"name":"acme"}"#).ok(201);
+    let acme = made["owner_token"].as_str().unwrap().to_owned();
+    asked(&server, &house, "POST", "/v1/tenants", r#"{"name":"other"}"#).ok(201);
+    asked(&server, &house, "POST", "/v1/tenants", r#"{"name":"acme"}"#).refused(409, "tenant.exists");
+    asked(&server, &house, "POST", "/v1/tenants", r#"{"name":"../x"}"#).refused(422, "tenant.invalid");
+    assert_eq!(names(&asked(&server, &house, "GET", "/v1/tenants", "")), ["acme", "main", "other"]);
+
+    assert_eq!(names(&asked(&server, &acme, "GET", "/v1/tenants", "")), ["acme"]);
+    assert_eq!(asked(&server, &acme, "GET", "/v1/tenants/acme", "").ok(200)["name"], "acme");
+    let plain = |reply: Reply, name: &str| -> Value {
+        let mut said = reply.refused(404, "not_found");
+        said["request_id"] = Value::Null;
+        serde_json::from_str(&said.to_string().replace(name, "NAME")).unwrap()
+    };
+    let foreign = plain(asked(&server, &acme, "GET", "/v1/tenants/other", ""), "other");
+    assert_eq!(foreign, plain(asked(&server, &acme, "GET", "/v1/tenants/nobody", ""), "nobody"));
+    for (method, path) in [
+        ("POST", "/v1/tenants"),
+        ("DELETE", "/v1/tenants/other"),
+        ("DELETE", "/v1/tenants/acme"),
+        ("POST", "/v1/tenants/acme/suspend"),
+        ("POST", "/v1/tenants/nobody/resume"),
+        ("POST", "/v1/tenants/other/tokens"),
+    ] {
+        asked(&server, &acme, method, path, "").refused(403, "auth.denied");
+    }
+    let lost = asked(&server, &house, "POST", "/v1/tenants/acme/tokens", r#"{"role":"owner"}"#).ok(201);
+    assert_eq!(names(&asked(&server, lost["token"].as_str().unwrap(), "GET", "/v1/tenants", "")), ["acme"]);
+}
+
+#[test]
+fn a_suspended_tenant_answers_nobody_until_it_is_resumed_and_a_removed_one_never() {
+    let server = server();
+    let (house, _) = token(&server, "main", json!({"role": "owner"}));
+    let made = asked(&server, &house, "POST", "/v1/tenants", r#"{"name":"acme"}"#).ok(201);
+    let acme = made["owner_token"].as_str().unwrap().to_owned();
+    asked(&server, &acme, "POST", "/v1/events", r#"{"topic":"a.b"}"#).ok(201);
+    asked(&server, &house, "POST", "/v1/tenants/acme/suspend", "").ok(200);
+    for (method, path) in
+        [("GET", "/v1/events"), ("POST", "/v1/events"), ("GET", "/v1/tokens"), ("GET", "/v1/tenants")]
+    {
+        asked(&server, &acme, method, path, "").refused(403, "tenant.suspended");
+    }
+    let local = format!("authorization: Bearer {LOCAL}");
+    let named = server.send("GET", "/v1/events", &[&local, "everwhen-tenant: acme"], "");
+    named.refused(403, "tenant.suspended");
+    server.send("POST", "/hooks/acme/h", &[], "{}").refused(404, "not_found");
+    asked(&server, &house, "GET", "/v1/events", "").ok(200);
+
+    let resumed = server.send("POST", "/v1/tenants/acme/resume", &[&local, "everwhen-tenant: acme"], "");
+    assert_eq!(resumed.ok(200)["suspended"], false);
+    assert_eq!(
+        asked(&server, &acme, "GET", "/v1/events?topic=a.b", "").ok(200)["events"].as_array().unwrap().len(),
+        1
+    );
+
+    assert_eq!(asked(&server, &house, "DELETE", "/v1/tenants/acme", "").status, 204);
+    asked(&server, &acme, "GET", "/v1/events", "").refused(401, "auth.required");
+    asked(&server, &house, "DELETE", "/v1/tenants/acme", "").refused(404, "not_found");
+    asked(&server, &house, "DELETE", "/v1/tenants/main", "").refused(422, "tenant.invalid");
+}
