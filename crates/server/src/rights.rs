@@ -74,7 +74,43 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
         told.err().unwrap_or(problem)
     })?;
     doors.engine.admits(&grant.tenant)?;
+    if !grant.sight.is_whole() && !holds_to_a_part(head.uri.path()) {
+        return Err(closed_to_a_part(&head.method));
+    }
     Ok(Some(grant))
+}
+
+/// Doors that hold who sees only a part to that part. Every other is closed to them: a new one is safe before it is named here.
+const OF_A_PART: [&str; 14] = [
+    "/v1/events",
+    "/v1/groups",
+    "/v1/entities",
+    "/v1/queries",
+    "/v1/mutations",
+    "/v1/concepts",
+    "/v1/automations",
+    "/v1/runs",
+    "/v1/waits",
+    "/v1/decisions",
+    "/v1/explain",
+    "/v1/subscriptions",
+    "/v1/tokens",
+    "/api/events",
+];
+
+fn holds_to_a_part(path: &str) -> bool {
+    let below =
+        |door: &str| path.strip_prefix(door).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let follows = path.ends_with("/stream") && path != "/v1/events/stream";
+    !follows && OF_A_PART.iter().any(|door| below(door))
+}
+
+fn closed_to_a_part(method: &Method) -> Problem {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Problem::new(Code::NotFound, "there is nothing here");
+    }
+    Problem::new(Code::AuthDenied, "this door is closed to tokens for single spaces or bands")
+        .hint("use a token without \"spaces\" and \"max_band\"")
 }
 
 /// How often those who hold something open look whether they still may, besides being told.

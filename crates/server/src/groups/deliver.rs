@@ -42,9 +42,10 @@ pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
     }
     let pulled = tokio::select! {
         biased;
+        // First: nothing is handed to a token that has just lost its effect.
+        problem = over => return Err(problem.into()),
         pulled = seen.pull(&name, max as usize, wait) => pulled?,
         () = doors.closing() => Vec::new(),
-        problem = over => return Err(problem.into()),
     };
     Ok(json_answer(StatusCode::OK, deliveries(&pulled)))
 }

@@ -98,6 +98,12 @@ fn paths(path: &str, theirs: &Theirs) -> Option<(String, String)> {
         }
         _ if path.starts_with("/v1/tenants/") => both("{name}", "theirs", "nobody"),
         _ if path.starts_with("/v1/hooks/") => both("{name}", "their-hook", "no-hook"),
+        "/v1/push/{name}/{what}" => {
+            let of = |name: &str| fill(&[("{name}", name), ("{what}", "pause")]);
+            Some((of("their-push"), of("no-push")))
+        }
+        _ if path.starts_with("/v1/push/") => both("{name}", "their-push", "no-push"),
+        _ if path.starts_with("/v1/secrets/") => both("{name}", "their-secret", "no-secret"),
         "/hooks/{tenant}/{name}" | "/errors/{code}" => None,
         _ => panic!("say here whose ids {path} takes"),
     }
@@ -183,7 +189,7 @@ fn low_band() -> Value {
 
 fn probe(server: &Server, theirs: &Theirs, path: &str, method: &str, (kind, bearer): (&str, Option<&str>)) {
     // What is held open has tests of its own.
-    if matches!(path, "/v1/events/stream" | "/v1/ws") || path.starts_with("/mcp") {
+    if path.ends_with("/stream") || matches!(path, "/v1/ws" | "/mcp") {
         return;
     }
     let bearer = bearer.map(|bearer| format!("authorization: Bearer {bearer}"));

@@ -225,6 +225,9 @@ fn rows_and_runs_are_seen_by_their_space_and_their_event() {
     {
         stage.ask(&stage.narrow, method, path, json!({})).refused(403, "auth.denied");
     }
+    // A door that nobody vetted is closed, whatever it needs.
+    stage.ask(&stage.narrow, "GET", "/v1/records", Value::Null).refused(404, "not_found");
+    stage.ask(&stage.narrow, "POST", "/v1/plan", json!({})).refused(403, "auth.denied");
 }
 
 #[test]
