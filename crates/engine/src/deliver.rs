@@ -112,6 +112,12 @@ impl GroupHandle {
         Choosy(&self.choosy)
     }
 
+    /// There is something up to here that only the ledger tells.
+    fn call(&self, position: Position) {
+        lock(&self.inbox).dropped_through = position;
+        self.wake.notify_one();
+    }
+
     /// Takes the content out of erased events that are kept here.
     pub fn forget_content(&self, positions: &BTreeSet<Position>) {
         for event in &mut lock(&self.inbox).offered {
@@ -181,6 +187,8 @@ pub struct Registry {
     handles: Vec<Option<Arc<GroupHandle>>>,
     trie: Trie<u32>,
     definitions: BTreeMap<u32, Definition>,
+    /// Groups that take what is told of runs.
+    hear_runs: BTreeSet<u32>,
     hits: Vec<u32>,
 }
 
@@ -206,6 +214,9 @@ impl Registry {
         self.unfile(slot);
         for pattern in &definition.patterns {
             self.trie.insert(pattern, slot);
+        }
+        if definition.patterns.iter().any(crate::lifecycle::names_runs) {
+            self.hear_runs.insert(slot);
         }
         self.definitions.insert(slot, definition.clone());
         self.handles[slot as usize] = Some(handle);
@@ -233,6 +244,12 @@ impl Registry {
         }
     }
 
+    /// A record of a run: who takes what is told of runs comes to read it.
+    pub fn call(&self, position: Position) {
+        let handles = self.hear_runs.iter().filter_map(|slot| self.handles[*slot as usize].as_ref());
+        handles.for_each(|handle| handle.call(position));
+    }
+
     fn slot_of(&mut self, name: &str) -> u32 {
         if let Some(slot) = self.by_name.get(name) {
             return *slot;
@@ -247,6 +264,7 @@ impl Registry {
     }
 
     fn unfile(&mut self, slot: u32) {
+        self.hear_runs.remove(&slot);
         if let Some(definition) = self.definitions.remove(&slot) {
             for pattern in &definition.patterns {
                 self.trie.remove(pattern, slot);

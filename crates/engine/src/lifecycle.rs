@@ -1,12 +1,16 @@
 //! Lifecycle events: what happens to a run, told as an event. A view of its records, written nowhere itself.
 //!
 //! Triggers that name such a topic (`automation.failed`, `automation.#`) are pulled in the commit of the record; whoever
-//! follows at that moment hears it. A run that one of them started pulls nothing in turn: reactions to reactions never end.
+//! follows at that moment hears it; a group that names it reads it out of the records again, see [`reread`]. A run that one
+//! of them started pulls nothing in turn: reactions to reactions never end.
+
+pub mod reread;
 
 use std::sync::Arc;
 
 use model::event::{Content, Envelope, Event, Subject};
 use model::record::{RunEnded, Status};
+use model::topic::Pattern;
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
@@ -43,6 +47,14 @@ pub const TOPICS: [&str; 7] = [
     STEP_FAILED,
 ];
 
+/// Those of them that a group can take: one to a record, so that its position says which.
+const OF_RUNS: [&str; 4] = [STARTED, "automation.completed", "automation.failed", "automation.cancelled"];
+
+/// Whether somebody with this pattern takes what is told of runs.
+pub fn names_runs(pattern: &Pattern) -> bool {
+    pattern.first_word_literal() && OF_RUNS.iter().any(|topic| pattern.matches(topic))
+}
+
 /// Whether an event with this topic is such a view.
 pub fn is_one(topic: &str) -> bool {
     TOPICS.contains(&topic)
@@ -59,8 +71,8 @@ pub fn started(draft: &mut Draft<'_>, position: Position) -> Result<()> {
         return Ok(());
     }
     let Some(run) = draft.state.run(position)? else { return Ok(()) };
-    let payload = told(&run, json!({ "triggeredBy": triggered_by(draft, &run)? }));
-    tell(draft, &run, STARTED, payload)
+    let more = json!({ "triggeredBy": triggered_by(draft, &run)? });
+    tell(draft, &run, STARTED, more)
 }
 
 /// A run has ended; its record is the last of the draft.
@@ -69,16 +81,20 @@ pub fn ended(draft: &mut Draft<'_>, run: &Run, ended: &RunEnded) -> Result<()> {
     if !wanted(draft, topic) {
         return Ok(());
     }
-    let mut more = json!({
-        "status": ended.status.as_str(), "duration": seconds(run.started_at, draft.now), "stepCount": run.walk.steps,
-    });
+    let mut more = how_it_ended(ended, run.started_at, draft.now);
+    more["stepCount"] = run.walk.steps.into();
+    tell(draft, run, topic, more)
+}
+
+fn how_it_ended(ended: &RunEnded, from: Timestamp, to: Timestamp) -> Value {
+    let mut more = json!({"status": ended.status.as_str(), "duration": seconds(from, to)});
     if let Some(code) = &ended.code {
         more["error"] = json!({"code": code, "message": ended.message, "class": ended.class});
     }
     if !ended.output.is_null() {
         more["output"] = ended.output.clone();
     }
-    tell(draft, run, topic, told(run, more))
+    more
 }
 
 /// What the steps of a stretch came to; those that had waited before it have been told to have started.
@@ -114,39 +130,62 @@ fn step(draft: &mut Draft<'_>, run: &Run, topic: &str, note: &Value) -> Result<(
     if topic != STEP_STARTED {
         more["error"] = note["error"].clone();
     }
-    tell(draft, run, topic, told(run, more))
+    tell(draft, run, topic, more)
 }
 
 fn wanted(draft: &Draft<'_>, topic: &str) -> bool {
     draft.heard || !draft.state.catalog.automations.concerned(topic).is_empty()
 }
 
-fn told(run: &Run, mut more: Value) -> Value {
-    if let Some(more) = more.as_object_mut() {
-        more.retain(|_, value| !value.is_null());
-        let names = [("automationName", &run.automation), ("automation", &run.automation)];
-        let ids = [("executionId", &run.id), ("run", &run.id), ("trigger", &run.trigger)];
-        more.extend(names.into_iter().chain(ids).map(|(key, text)| (key.to_owned(), text.as_str().into())));
-    }
-    more
+/// What every such event says of its run.
+struct About<'a> {
+    id: &'a str,
+    automation: &'a str,
+    trigger: &'a str,
+    space: &'a str,
+    event: Position,
+    depth: u32,
 }
 
-fn tell(draft: &mut Draft<'_>, run: &Run, topic: &str, payload: Value) -> Result<()> {
-    let position = draft.next() - 1;
-    let envelope = Envelope {
-        // Made of where the record stands, so that the view is the same whenever it is looked at.
-        id: format!("{}:{position}:{topic}", run.id),
-        topic: topic.to_owned(),
-        space: run.space.clone(),
-        actor: format!("system:automation:{}", run.automation),
-        subject: Some(Subject { kind: "automation".to_owned(), id: run.automation.clone() }),
-        cause: (run.event > 0).then_some(run.event),
-        depth: run.depth + LEAP,
-        run: Some(run.id.clone()),
-        ..Envelope::default()
-    };
-    let content = Content::new(&payload.to_string(), None);
-    let event = Event { position, recorded_at: draft.now, envelope, content };
+impl<'a> From<&'a Run> for About<'a> {
+    fn from(run: &'a Run) -> About<'a> {
+        let Run { id, automation, trigger, space, event, depth, .. } = run;
+        About { id, automation, trigger, space, event: *event, depth: *depth }
+    }
+}
+
+impl About<'_> {
+    fn payload(&self, mut more: Value) -> Value {
+        if let Some(more) = more.as_object_mut() {
+            more.retain(|_, value| !value.is_null());
+            let names = [("automationName", self.automation), ("automation", self.automation)];
+            let ids = [("executionId", self.id), ("run", self.id), ("trigger", self.trigger)];
+            more.extend(names.into_iter().chain(ids).map(|(key, text)| (key.to_owned(), text.into())));
+        }
+        more
+    }
+
+    fn event(&self, topic: &str, payload: &Value, (position, at): (Position, Timestamp)) -> Event {
+        let envelope = Envelope {
+            // Made of where the record stands, so that the view is the same whenever it is looked at.
+            id: format!("{}:{position}:{topic}", self.id),
+            topic: topic.to_owned(),
+            space: self.space.to_owned(),
+            actor: format!("system:automation:{}", self.automation),
+            subject: Some(Subject { kind: "automation".to_owned(), id: self.automation.to_owned() }),
+            cause: (self.event > 0).then_some(self.event),
+            depth: self.depth + LEAP,
+            run: Some(self.id.to_owned()),
+            ..Envelope::default()
+        };
+        let content = Content::new(&payload.to_string(), None);
+        Event { position, recorded_at: at, envelope, content }
+    }
+}
+
+fn tell(draft: &mut Draft<'_>, run: &Run, topic: &str, more: Value) -> Result<()> {
+    let about = About::from(run);
+    let event = about.event(topic, &about.payload(more), (draft.next() - 1, draft.now));
     if draft.heard {
         // Without a position: a follower that comes back with one would miss what is written before it.
         draft.tell(Arc::new(Event { position: 0, ..event.clone() }));
@@ -161,14 +200,16 @@ fn triggered_by(draft: &Draft<'_>, run: &Run) -> Result<String> {
         Some(event) => event["topic"].as_str().map(str::to_owned),
         None => draft.state.event(run.event)?.map(|event| event.envelope.topic.clone()),
     };
-    Ok(match run.occurrence.kind.as_str() {
+    let caller = run.caller.map(|(caller, _)| draft.state.run(caller)).transpose()?.flatten();
+    Ok(named(&run.occurrence.kind, topic, caller.map(|caller| caller.automation)))
+}
+
+fn named(kind: &str, topic: Option<String>, caller: Option<String>) -> String {
+    match kind {
         "event" | "batch" => format!("event:{}", topic.unwrap_or_default()),
-        "call" => match run.caller.map(|(caller, _)| draft.state.run(caller)).transpose()?.flatten() {
-            Some(caller) => format!("automation:{}", caller.automation),
-            None => "automation".to_owned(),
-        },
+        "call" => caller.map_or("automation".to_owned(), |caller| format!("automation:{caller}")),
         kind => kind.to_owned(),
-    })
+    }
 }
 
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {

@@ -166,17 +166,35 @@ fn fold_chunk(bytes: &[u8], from: Position, state: &mut State) -> Result<(), Pro
     Ok(())
 }
 
-/// The record of a run at exactly this position.
-pub fn run_record_at(reader: &mut dyn Reader, position: Position) -> Result<Option<RunRecord>, Problem> {
+/// Every record of a run in `from..=to`, in order; others are not decoded.
+pub fn run_records(
+    bytes: &[u8],
+    (from, to): (Position, Position),
+    mut each: impl FnMut(Place, RunRecord) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    commits(bytes, |line, time| {
+        let within = |record: &&RecordRef<'_>| record.position >= from && record.position <= to;
+        for record in line.records().filter(|record| record.kind.starts_with("run.")).filter(within) {
+            let decoded = Record::decode(at(record, time)).map_err(|e| undecodable(e, record.position))?;
+            if let Record::Run(run) = decoded {
+                each(Place { position: record.position, time }, run)?;
+            }
+        }
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// The record of a run at exactly this position, and when it was written.
+pub fn run_record_at(
+    reader: &mut dyn Reader,
+    position: Position,
+) -> Result<Option<(RunRecord, Timestamp)>, Problem> {
     let mut bytes = Vec::new();
     reader.read(position, 1, &mut bytes).map_err(problem)?;
     let mut found = None;
-    records(&bytes, position, |place, record| {
-        if let Record::Run(record) = record
-            && place.position == position
-        {
-            found = Some(record);
-        }
+    run_records(&bytes, (position, position), |place, record| {
+        found = Some((record, place.time));
         Ok(())
     })?;
     Ok(found)

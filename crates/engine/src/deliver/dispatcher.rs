@@ -176,6 +176,10 @@ impl Dispatcher {
         self.slots.values().next().map(|slot| slot.event.as_ref())
     }
 
+    pub fn hears_runs(&self) -> bool {
+        self.matcher.hears_runs()
+    }
+
     /// Whether it pays to look at further events now.
     pub fn wants_more(&self) -> bool {
         self.ready.len() < READY_MAX && self.slots.len() < SLOTS_MAX && self.bytes < BYTES_MAX

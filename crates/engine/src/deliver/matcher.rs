@@ -35,6 +35,11 @@ impl Matcher {
         })
     }
 
+    /// Whether it takes what is told of runs, which is read out of their records.
+    pub fn hears_runs(&self) -> bool {
+        self.definition.patterns.iter().any(crate::lifecycle::names_runs)
+    }
+
     /// By topic, space and band alone; no payload is read.
     pub fn concerns(&self, event: &Event) -> bool {
         let envelope = &event.envelope;

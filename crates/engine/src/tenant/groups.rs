@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lang::filter::Filter;
+use model::event::Event;
 use model::group::{Definition, Start, check_name};
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use super::publish::unexpected;
 use crate::command::{Answer, Command};
 use crate::deliver::dispatcher::Dispatcher;
 use crate::deliver::{GroupHandle, matcher};
+use crate::lifecycle;
 use crate::state::Group;
 
 /// How many of the tokens were good.
@@ -200,7 +202,7 @@ impl Tenant {
     fn count(&self, dispatcher: &mut Dispatcher, limit: u64, now: Timestamp) -> Result<(), Problem> {
         for _ in 0..COUNT_CHUNKS {
             let Some((from, to)) = dispatcher.uncounted(limit) else { break };
-            let (events, through) = self.events_from(from.max(self.first()), to, PULL_MAX)?;
+            let (events, through) = self.events_for(dispatcher.hears_runs(), from, to)?;
             dispatcher.count(&events, through, now);
         }
         Ok(())
@@ -208,10 +210,22 @@ impl Tenant {
 
     /// Looks at what is new; true when there is more than one go takes.
     fn look(&self, handle: &GroupHandle, dispatcher: &mut Dispatcher) -> Result<bool, Problem> {
-        handle.intake(dispatcher, self.head(), |from, to| {
-            let from = from.max(self.first());
-            self.events_from(from, to, PULL_MAX)
-        })
+        let runs = dispatcher.hears_runs();
+        handle.intake(dispatcher, self.head(), |from, to| self.events_for(runs, from, to))
+    }
+
+    /// What a group looks at: a chunk of events, with what is told of `runs` if its patterns name that.
+    fn events_for(
+        &self,
+        runs: bool,
+        from: Position,
+        to: Position,
+    ) -> Result<(Vec<Arc<Event>>, Position), Problem> {
+        let from = from.max(self.first());
+        match runs {
+            true => self.with_reader(|reader| lifecycle::reread::events(reader, (from, to))),
+            false => self.events_from(from, to, PULL_MAX),
+        }
     }
 
     /// The floor of a group that begins at `start`.

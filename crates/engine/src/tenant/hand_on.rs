@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use model::Position;
-use model::record::{Failed, Record};
+use model::record::{Failed, Record, RunRecord};
 
 use super::{Tenant, open};
 use crate::apply::Place;
@@ -47,6 +47,9 @@ impl Tenant {
     fn steer(&self, writer: &Writer, registry: &mut Registry, (place, record): (Place, Record)) {
         match record {
             Record::Run(record) => {
+                if matches!(record, RunRecord::Started(_) | RunRecord::Ended(_)) {
+                    registry.call(place.position);
+                }
                 self.count_run(&record);
                 self.remember(place, record);
             }

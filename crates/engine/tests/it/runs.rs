@@ -185,3 +185,50 @@ async fn what_a_failing_step_wrote_is_taken_back_and_what_earlier_ones_wrote_sta
     assert_eq!(seen(&rig), [1, 0, 0], "the ledger says the same");
     assert!(rig.tenant.live_runs(None).unwrap().is_empty(), "it failed and ended");
 }
+
+#[tokio::test]
+async fn a_group_that_names_them_takes_what_became_of_runs_and_no_other_does() {
+    let mut rig = rig("- automation: good\n  triggers: [{event: in.good}]\n  actions:\n    - publish: {topic: out.done, payload: {}}\n- automation: bad\n  triggers: [{event: in.bad}]\n  actions:\n    - fail: {message: broken}\n").await;
+    let put = async |name: &str, pattern: &str| {
+        rig.tenant.put_group(name, &json!({"pattern": pattern, "max_retries": 0})).await.unwrap();
+    };
+    put("ends", "automation.completed").await;
+    put("all", "automation.#").await;
+    put("users", "#").await;
+    publish(&rig, "in.good", json!({})).await;
+    publish(&rig, "in.bad", json!({})).await;
+    let told = |deliveries: &[engine::Delivery]| -> Vec<(String, String)> {
+        let said = |event: Value| {
+            (
+                event["topic"].as_str().unwrap().to_owned(),
+                event["payload"]["automation"].as_str().unwrap().to_owned(),
+            )
+        };
+        deliveries.iter().map(|delivery| said(delivery.event.to_value())).collect()
+    };
+    let ends = rig.pull("ends").await;
+    assert_eq!(told(&ends), [("automation.completed".to_owned(), "good".to_owned())]);
+    let payload = &ends[0].event.to_value()["payload"];
+    assert_eq!(
+        (&payload["status"], &payload["trigger"]),
+        (&json!("completed"), &json!("event")),
+        "{payload}"
+    );
+    assert!(rig.pull("users").await.iter().all(|got| !got.event.envelope.topic.starts_with("automation.")));
+
+    rig.crash();
+    rig.open_again();
+    let again = rig.pull("ends").await;
+    assert_eq!(again[0].event.to_value(), ends[0].event.to_value(), "the same view of the same record");
+    let all = rig.pull("all").await;
+    let names = ["started good", "completed good", "started bad", "failed bad"];
+    let seen: Vec<String> =
+        told(&all).iter().map(|(topic, of)| format!("{} {of}", &topic["automation.".len()..])).collect();
+    assert_eq!(seen, names);
+    assert_eq!(all[0].event.to_value()["payload"]["triggeredBy"], "event:in.good");
+    let tokens: Vec<String> = again.iter().map(|got| got.token.to_string()).collect();
+    rig.tenant.nack("ends", &tokens, None, None).await.unwrap();
+    assert_eq!(rig.dead("ends"), [ends[0].event.position], "a dead letter like any other");
+    assert_eq!(rig.tenant.redrive("ends", engine::Redrive::All).await.unwrap(), 1);
+    assert_eq!(rig.pull("ends").await[0].event.to_value(), ends[0].event.to_value());
+}

@@ -168,7 +168,7 @@ impl Tenant {
         if position == 0 || position < self.first() {
             return Ok(None);
         }
-        self.with_reader(|reader| read::run_record_at(reader, position))
+        self.with_reader(|reader| Ok(read::run_record_at(reader, position)?.map(|(record, _)| record)))
     }
 }
 

@@ -1,0 +1,85 @@
+//! Lifecycle events as groups take them: out of the records of the ledger, whenever somebody pulls.
+//!
+//! Nothing is offered to such a group, it only learns that there is something to read. A record gives at most one event,
+//! at its own position: that a run started, and how it ended. Of steps only triggers and live followers hear.
+
+use std::sync::Arc;
+
+use ledger::Reader;
+use model::event::Event;
+use model::record::{Record, RunEnded, RunRecord, RunStarted};
+use model::{Position, Problem, Timestamp};
+
+use super::{About, STARTED, ending, how_it_ended, named};
+use crate::apply::Place;
+use crate::read;
+
+/// Events and views in `from..=to`, in order of position, a chunk of the ledger; and how far that looked.
+pub fn events(
+    reader: &mut dyn Reader,
+    (from, to): (Position, Position),
+) -> Result<(Vec<Arc<Event>>, Position), Problem> {
+    let mut bytes = Vec::new();
+    let end = reader.read(from, read::CHUNK, &mut bytes).map_err(read::problem)?;
+    let mut found = Vec::new();
+    read::events(&bytes, (from, to), |event| found.push(event))?;
+    read::run_records(&bytes, (from, to), |place, record| {
+        found.extend(view(reader, place, &record)?.map(Arc::new));
+        Ok(())
+    })?;
+    found.sort_by_key(|event| event.position);
+    Ok((found, end.next.saturating_sub(1).clamp(from, to)))
+}
+
+fn view(reader: &mut dyn Reader, place: Place, record: &RunRecord) -> Result<Option<Event>, Problem> {
+    let at = (place.position, place.time);
+    match record {
+        RunRecord::Started(started) => {
+            let about = About::from(&**started);
+            let more = serde_json::json!({ "triggeredBy": triggered_by(reader, started)? });
+            Ok(Some(about.event(STARTED, &about.payload(more), at)))
+        }
+        RunRecord::Ended(ended) => match start_of(reader, ended)? {
+            Some((started, began)) => {
+                let about = About::from(&*started);
+                let more = how_it_ended(ended, began, place.time);
+                Ok(Some(about.event(ending(ended.status), &about.payload(more), at)))
+            }
+            None => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// `None`: it was trimmed.
+fn start_of(
+    reader: &mut dyn Reader,
+    ended: &RunEnded,
+) -> Result<Option<(Box<RunStarted>, Timestamp)>, Problem> {
+    match read::run_record_at(reader, ended.run) {
+        Ok(Some((RunRecord::Started(started), at))) => Ok(Some((started, at))),
+        Ok(_) => Ok(None),
+        Err(problem) if problem.code() == model::Code::EventGone => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+fn triggered_by(reader: &mut dyn Reader, started: &RunStarted) -> Result<String, Problem> {
+    let topic = match &started.synthetic {
+        Some(event) => event["topic"].as_str().map(str::to_owned),
+        None if started.event == 0 => None,
+        None => read::event_at(reader, started.event)?.map(|event| event.envelope.topic.clone()),
+    };
+    let caller = match started.caller.map(|(caller, _)| read::run_record_at(reader, caller)).transpose()? {
+        Some(Some((RunRecord::Started(caller), _))) => Some(caller.automation),
+        _ => None,
+    };
+    Ok(named(&started.occurrence.kind, topic, caller))
+}
+
+impl<'a> From<&'a RunStarted> for About<'a> {
+    fn from(started: &'a RunStarted) -> About<'a> {
+        let RunStarted { id, automation, trigger, space, event, depth, .. } = started;
+        About { id, automation, trigger, space, event: *event, depth: *depth }
+    }
+}
