@@ -9,8 +9,9 @@ use model::{Code, Problem};
 use crate::bench;
 use crate::commands::{
     apply, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor, drain,
-    entity, erase, events, explain, export, fmt, groups, import, init, publish, query, replay, restore, runs,
-    salvage, schema, serve, simulate, subscriptions, tail, tenants, test, tokens, r#try, verify,
+    entity, erase, events, explain, export, fmt, groups, import, init, man, profiles, publish, query, replay,
+    restore, runs, salvage, schema, serve, simulate, subscriptions, tail, tenants, test, tokens, r#try,
+    verify,
 };
 use crate::config::edits;
 
@@ -34,6 +35,9 @@ pub struct Global {
     /// A running server instead of a directory, e.g. http://127.0.0.1:3837 [env: EVERWHEN_SERVER]
     #[arg(long, global = true, value_name = "URL")]
     pub server: Option<String>,
+    /// A server with its token and tenant, as `everwhen profiles` keeps them [env: EVERWHEN_PROFILE]
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub profile: Option<String>,
     /// The token to show to the server [env: EVERWHEN_TOKEN]
     #[arg(long, global = true, value_name = "T", hide_short_help = true)]
     pub token: Option<String>,
@@ -93,7 +97,9 @@ pub enum Command {
     Test(test::Args),
     Fmt(fmt::Args),
     Schema(schema::Args),
+    Profiles(profiles::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Command {
@@ -112,6 +118,8 @@ impl Command {
             Command::Fmt(_) => Some("fmt"),
             Command::Schema(_) => Some("schema"),
             Command::Completions(_) => Some("completions"),
+            Command::Man(_) => Some("man"),
+            Command::Profiles(_) => Some("profiles"),
             _ => None,
         }
     }

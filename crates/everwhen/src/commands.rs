@@ -25,6 +25,8 @@ pub mod fmt;
 pub mod groups;
 pub mod import;
 pub mod init;
+pub mod man;
+pub mod profiles;
 pub mod publish;
 pub mod query;
 pub mod replay;
@@ -56,6 +58,8 @@ pub fn run_plain(command: Command, session: &Session) -> Result<Option<Command>,
         Command::Fmt(args) => fmt::run(&args, session).map(|()| None),
         Command::Schema(args) => schema::run(&args, session).map(|()| None),
         Command::Completions(args) => completions::run(&args, session).map(|()| None),
+        Command::Man(args) => man::run(&args, session).map(|()| None),
+        Command::Profiles(args) => profiles::run(args, session).map(|()| None),
         Command::Db(args) => db::run(&args, session).map(|()| None),
         Command::Bench(args) => crate::bench::run(&args, session).map(|()| None),
         other => Ok(Some(other)),
@@ -103,6 +107,8 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         | Command::Fmt(_)
         | Command::Schema(_)
         | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Profiles(_)
         | Command::Db(_)
         | Command::Bench(_) => Ok(()),
     }

@@ -7,6 +7,7 @@ use engine::settings::{Effects, Quota, Settings, Switches};
 use model::{Code, Problem};
 
 mod rules;
+pub mod shown;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -58,14 +59,37 @@ pub struct Config {
 impl Config {
     /// Reads `file`, or `./everwhen.toml` when there is one, under the variables of the environment.
     pub fn load(file: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problem> {
-        let default = Path::new("everwhen.toml");
-        let source = match file {
-            Some(path) => Some(Source::read(path)?),
-            None if default.exists() => Some(Source::read(default)?),
-            None => None,
-        };
-        settle(&source.unwrap_or(Source { path: default.to_owned(), text: String::new() }), env)
+        settle(&Config::source(file)?, env)
     }
+
+    /// As [`Config::load`], but what each setting is and who said so.
+    pub fn show(
+        file: Option<&Path>,
+        env: &dyn Fn(&str) -> Option<String>,
+        flags: &[(&str, Option<&str>)],
+    ) -> Result<Vec<shown::Shown>, Problem> {
+        let source = Config::source(file)?;
+        settle(&source, env)?;
+        shown::shown(&source, env, flags)
+    }
+
+    fn source(file: Option<&Path>) -> Result<Source, Problem> {
+        let default = Path::new("everwhen.toml");
+        match file {
+            Some(path) => Source::read(path),
+            None if default.exists() => Source::read(default),
+            None => Ok(Source { path: default.to_owned(), text: String::new() }),
+        }
+    }
+}
+
+/// The variable that says the same as a key of the file.
+fn variable_of(table: &str, key: &str) -> String {
+    match table {
+        "" => format!("EVERWHEN_{key}"),
+        table => format!("EVERWHEN_{table}_{key}"),
+    }
+    .to_uppercase()
 }
 
 fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problem> {
@@ -213,11 +237,7 @@ impl<'a> Layered<'a> {
         read: impl Fn(&Said<'_>) -> Result<T, Problem>,
         into: &mut T,
     ) -> Result<(), Problem> {
-        let name = match self.section {
-            "" => format!("EVERWHEN_{key}"),
-            section => format!("EVERWHEN_{section}_{key}"),
-        };
-        let name = name.to_uppercase();
+        let name = variable_of(self.section, key);
         // An empty variable says nothing, except where empty is a value.
         if let Some(text) = (self.env)(&name).filter(|text| !text.is_empty() || key == "default_space") {
             *into = read(&Said::variable(&name, key, text))?;
@@ -229,8 +249,10 @@ impl<'a> Layered<'a> {
 }
 
 /// The variables that are no keys of the file: flags, logs, and what `drain` tells its commands.
-const OTHER_VARIABLES: [&str; 11] =
-    ["DATA", "SERVER", "TOKEN", "TENANT", "LOG", "FAULT", "TOPIC", "POSITION", "ID", "GROUP", "ATTEMPT"];
+const OTHER_VARIABLES: [&str; 13] = [
+    "DATA", "SERVER", "TOKEN", "TENANT", "PROFILE", "PROFILES", "LOG", "FAULT", "TOPIC", "POSITION", "ID",
+    "GROUP", "ATTEMPT",
+];
 
 /// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
 pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {

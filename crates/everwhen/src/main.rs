@@ -19,6 +19,7 @@ mod config;
 mod held;
 mod logs;
 mod output;
+mod profiles;
 mod reach;
 mod scenario;
 mod session;

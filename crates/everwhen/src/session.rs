@@ -10,6 +10,7 @@ use model::{Code, Problem};
 use crate::cli::Global;
 use crate::config::{Config, check_variables, variable};
 use crate::output::Output;
+use crate::profiles::{Profile, Profiles};
 
 pub struct Session {
     pub out: Output,
@@ -37,6 +38,9 @@ impl Session {
 
     /// A flag wins over a variable; two of the same strength contradict each other.
     pub fn place(&self) -> Result<Place, Problem> {
+        if self.flags.profile.is_some() {
+            self.profile()?;
+        }
         let both = |how: &str| {
             Problem::new(Code::UsageInvalid, format!("{how} cannot be used together"))
                 .hint("name a server or a directory, not both")
@@ -47,12 +51,39 @@ impl Session {
             (None, Some(data)) => return Ok(Place::Directory(data.clone())),
             (None, None) => {}
         }
-        match (variable("EVERWHEN_SERVER")?, variable("EVERWHEN_DATA")?) {
-            (Some(_), Some(_)) => Err(both("EVERWHEN_SERVER and EVERWHEN_DATA")),
-            (Some(url), None) => Ok(Place::Server(url)),
-            (None, Some(data)) => Ok(Place::Directory(data.into())),
-            (None, None) => Ok(Place::Directory(self.config()?.data)),
+        if self.flags.profile.is_none() {
+            match (variable("EVERWHEN_SERVER")?, variable("EVERWHEN_DATA")?) {
+                (Some(_), Some(_)) => return Err(both("EVERWHEN_SERVER and EVERWHEN_DATA")),
+                (Some(url), None) => return Ok(Place::Server(url)),
+                (None, Some(data)) => return Ok(Place::Directory(data.into())),
+                (None, None) => {}
+            }
         }
+        match self.profile()? {
+            Some(profile) => Ok(Place::Server(profile.server)),
+            None => Ok(Place::Directory(self.config()?.data)),
+        }
+    }
+
+    /// The profile that says where, if nothing stronger does: a flag wins over a variable, that over the one in use.
+    fn profile(&self) -> Result<Option<Profile>, Problem> {
+        let placed = self.flags.server.is_some() || self.flags.data.is_some();
+        if placed && self.flags.profile.is_some() {
+            return Err(Problem::new(Code::UsageInvalid, "--profile names a server already")
+                .hint("leave out --server and --data, or --profile"));
+        }
+        let by_variable =
+            || Ok(variable("EVERWHEN_SERVER")?.is_some() || variable("EVERWHEN_DATA")?.is_some());
+        if placed || (self.flags.profile.is_none() && by_variable()?) {
+            return Ok(None);
+        }
+        let named = match &self.flags.profile {
+            Some(name) => Some(name.clone()),
+            None => variable("EVERWHEN_PROFILE")?,
+        };
+        let kept = Profiles::load()?;
+        let name = named.or_else(|| kept.in_use.clone());
+        name.map(|name| kept.get(&name).cloned()).transpose()
     }
 
     /// The data directory, for commands that work on files; a server named by a variable is passed over.
@@ -66,10 +97,21 @@ impl Session {
 
     /// The tenant that a flag or a variable names.
     pub fn named_tenant(&self) -> Result<Option<String>, Problem> {
-        match &self.flags.tenant {
-            Some(tenant) => Ok(Some(tenant.clone())),
+        if let Some(tenant) = &self.flags.tenant {
+            return Ok(Some(tenant.clone()));
+        }
+        match self.profile()?.and_then(|profile| profile.tenant) {
+            Some(tenant) => Ok(Some(tenant)),
             None => variable("EVERWHEN_TENANT"),
         }
+    }
+
+    /// The tenant of what this machine's own directory serves; profiles are about other servers.
+    pub fn served_tenant(&self) -> Result<String, Problem> {
+        let named = self.flags.tenant.clone();
+        Ok(named
+            .map_or_else(|| variable("EVERWHEN_TENANT"), |tenant| Ok(Some(tenant)))?
+            .unwrap_or_else(|| "main".to_owned()))
     }
 
     pub fn tenant(&self) -> Result<String, Problem> {
@@ -77,8 +119,11 @@ impl Session {
     }
 
     pub fn token(&self) -> Result<Option<String>, Problem> {
-        match &self.flags.token {
-            Some(token) => Ok(Some(token.clone())),
+        if let Some(token) = &self.flags.token {
+            return Ok(Some(token.clone()));
+        }
+        match self.profile()?.and_then(|profile| profile.token) {
+            Some(token) => Ok(Some(token)),
             None => variable("EVERWHEN_TOKEN"),
         }
     }

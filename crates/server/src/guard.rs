@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::FromRequest;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::Service;
 use hyper::{Method, Request};
 use hyper_util::service::TowerToHyperService;
@@ -90,12 +90,13 @@ fn too_long(patience: Duration) -> Problem {
     Problem::new(Code::RequestTimeout, detail).hint("ask for less at once, or try again with the same key")
 }
 
-/// The router refuses some requests by itself, as plain text; those become problems too.
+/// The router refuses some requests by itself, as plain text; those become problems too. A page says it in its own way.
 fn readable(response: Response) -> Response {
     let status = response.status().as_u16();
-    if status < 400
-        || response.headers().get(CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"application/"))
-    {
+    let ours = |kind: &HeaderValue| {
+        [&b"application/"[..], b"text/html"].iter().any(|k| kind.as_bytes().starts_with(k))
+    };
+    if status < 400 || response.headers().get(CONTENT_TYPE).is_some_and(ours) {
         return response;
     }
     let code = if status < 500 { Code::RequestInvalid } else { Code::Internal };

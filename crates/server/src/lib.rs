@@ -37,6 +37,7 @@ mod logins;
 mod maintain;
 mod metrics;
 mod origin;
+mod page;
 mod patience;
 mod pipe;
 mod problem;

@@ -7,8 +7,8 @@ use axum::Router;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::{
-    Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, metrics, problem,
-    publish, runs, seed003, stream, subscriptions, tenants, tokens,
+    Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, metrics, page,
+    problem, publish, runs, seed003, stream, subscriptions, tenants, tokens,
 };
 
 /// One method of one path.
@@ -231,6 +231,36 @@ routes! {
             "For Prometheus";
         get "/errors/{code}" problem::page, "open",
             "What an error code means";
+    }
+    "The first page" {
+        get "/" page::timeline, "event:read",
+            "What was recorded, newest first, for people; `topic space subject filter since until cursor`";
+        get "/ui/events/{id}" page::event, "event:read",
+            "One event with its causes, its effects, and what automations and groups made of it";
+        get "/ui/runs" page::runs, "read",
+            "Runs, by `automation status cursor`";
+        get "/ui/runs/{id}" page::run, "read",
+            "One run with its steps and waits, and why it ran";
+        get "/ui/waits" page::waits, "read",
+            "What runs wait for";
+        get "/ui/automations" page::automations, "read",
+            "Every automation";
+        get "/ui/automations/{name}" page::automation, "read",
+            "Why one ran, and why it did not";
+        get "/ui/groups" page::groups, "group:read",
+            "Every group with its lag";
+        get "/ui/groups/{name}" page::group, "group:read",
+            "One group with its dead letters, `cursor`";
+        get "/ui/health" page::health, "read",
+            "Whether it can take events";
+        get "/ui/stream" page::stream, "event:read",
+            "The stream that keeps the first page live";
+        get "/ui/{file}" page::file, "open",
+            "`style.css` and `live.js`";
+        post "/ui/sign-in" page::sign_in, "open",
+            "A form with `token`, which the browser then keeps in a cookie";
+        post "/ui/sign-out" page::sign_out, "open",
+            "Forgets it";
     }
     "Doors of seed 003" {
         post "/api/events/record" seed003::record, "admin",

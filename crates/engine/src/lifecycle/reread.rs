@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ledger::Reader;
 use model::event::Event;
-use model::record::{Record, RunEnded, RunRecord, RunStarted};
+use model::record::{RunEnded, RunRecord, RunStarted};
 use model::{Position, Problem, Timestamp};
 
 use super::{About, STARTED, ending, how_it_ended, named};

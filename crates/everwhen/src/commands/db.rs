@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
-    let tenant = session.tenant()?;
+    let tenant = session.served_tenant()?;
     let live = session.data()?.join("tenants").join(&tenant).join("state.db");
     if !live.exists() {
         return Err(Problem::new(Code::StoreNotFound, format!("there is no \"{}\"", live.display()))

@@ -11,8 +11,10 @@ use engine::authority::{Role, Terms};
 use engine::clock::ToldClock;
 use engine::{Caller, Engine, Options};
 use model::{Code, Problem, Timestamp};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
+use crate::config::Config;
+use crate::config::shown::{Shown, as_file};
 use crate::held::Holder;
 use crate::output::Stop;
 use crate::reach::host::{self, Doors, Host};
@@ -51,12 +53,18 @@ pub struct Args {
     /// Time stands still at this instant until POST /v1/clock moves it; everything due by then is done before that answers
     #[arg(long, value_name = "INSTANT", value_parser = instant)]
     clock: Option<Timestamp>,
+    /// Print every setting and where it came from (flag, variable, file and line, default), and serve nothing
+    #[arg(long)]
+    print_config: bool,
     /// Declarations to put into force: a folder of domains, or a file
     #[arg(value_name = "WORKSPACE")]
     workspace: Option<PathBuf>,
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    if args.print_config {
+        return print_config(&args, session);
+    }
     let mut signals = signals::watch()?;
     let config = session.config()?;
     let data = session.data()?;
@@ -80,7 +88,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         session.out.note(&format!("created {}", data.display()));
     }
     Holder::forget(&data);
-    let default_tenant = session.tenant()?;
+    let default_tenant = session.served_tenant()?;
     let tenant = engine.tenant(&default_tenant);
     if let Err(problem) = &tenant {
         // Others may be sound; requests for this one are refused with the same words.
@@ -114,6 +122,16 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     }
     session.out.note("stopping");
     stop(host, session).await
+}
+
+fn print_config(args: &Args, session: &Session) -> Result<(), Stop> {
+    session.config()?;
+    let data = session.flags.data.as_ref().map(|data| data.display().to_string());
+    let flags = [("listen", args.listen.as_deref()), ("data", data.as_deref())];
+    let shown = Config::show(session.flags.config.as_deref(), &|name| std::env::var(name).ok(), &flags)?;
+    let each = |one: &Shown| (one.key.clone(), json!({"value": one.value, "from": one.from}));
+    let settings: Map<String, Value> = shown.iter().map(each).collect();
+    session.out.result(&Value::Object(settings), || as_file(&shown).trim().to_owned())
 }
 
 /// Who starts a directory that nobody was ever given as its owner becomes that.

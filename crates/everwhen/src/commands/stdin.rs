@@ -39,6 +39,17 @@ pub fn read(name: &str) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
+/// The first line of stdin without its end; `None` where there is nothing.
+pub fn line() -> Result<Option<String>, Problem> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Problem::new(Code::UsageInvalid, format!("stdin cannot be read: {why}"))
+    };
+    let line = next_line(&mut *open("-")?).map_err(|error| wrong(&error))?;
+    let text =
+        line.map(|line| String::from_utf8(line.to_vec())).transpose().map_err(|error| wrong(&error))?;
+    Ok(text.map(|text| text.trim().to_owned()))
+}
+
 /// The lines of an input, read on a thread of their own so that a slow pipe holds nothing else up. Each keeps its
 /// newline; a line that is too long is cut, which no reader of JSON accepts.
 pub fn lines(name: &str) -> Result<mpsc::Receiver<Bytes>, Problem> {

@@ -64,6 +64,15 @@ impl Place<'_> {
     }
 }
 
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Variable(name) => f.write_str(name),
+            Place::File(source, byte) => write!(f, "{}:{}", source.path.display(), source.line(*byte)),
+        }
+    }
+}
+
 /// One table of the file, under its dotted name (`""` is the top).
 pub struct Table<'a> {
     pub source: &'a Source,

@@ -20,6 +20,7 @@ mod lifecycle;
 mod maintain;
 mod pages;
 mod pipes;
+mod profiles;
 mod runs;
 mod scenarios;
 mod support;

@@ -19,6 +19,7 @@ mod logins;
 mod maintain;
 mod min_position;
 mod ndjson;
+mod page;
 mod publish;
 mod rights;
 mod runs;

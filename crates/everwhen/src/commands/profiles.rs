@@ -1,0 +1,119 @@
+//! `everwhen profiles`: servers by name, so that a token is typed once.
+
+use clap::Subcommand;
+use model::{Code, Problem};
+use serde_json::json;
+
+use super::stdin;
+use crate::client::Client;
+use crate::output::Stop;
+use crate::profiles::{Profile, Profiles};
+use crate::session::Session;
+
+/// Keep servers with their tokens under names
+///
+/// They stand in ~/.config/everwhen/profiles.toml, which nobody else can read. Every command takes --profile NAME; `use`
+/// says which one counts when neither a flag nor a variable names a server or a directory.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  echo $TOKEN | everwhen profiles set prod https://events.example.org --tenant acme
+  everwhen --profile prod tail
+  everwhen profiles use prod")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Keep a server; its token is read from standard input, one line
+    #[command(after_long_help = "\
+Examples:
+  everwhen profiles set local http://127.0.0.1:3837 < /dev/null
+  echo $TOKEN | everwhen profiles set prod https://events.example.org")]
+    Set {
+        name: String,
+        /// Its address
+        url: String,
+    },
+    /// Every profile, without its token
+    #[command(after_long_help = "Examples:\n  everwhen profiles list")]
+    List,
+    /// Let one count where nothing else is named; without a name, none
+    #[command(after_long_help = "Examples:\n  everwhen profiles use prod\n  everwhen profiles use")]
+    Use { name: Option<String> },
+    /// Forget one
+    #[command(after_long_help = "Examples:\n  everwhen profiles rm prod")]
+    Rm { name: String },
+}
+
+pub fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    let mut kept = Profiles::load()?;
+    match args.what {
+        What::Set { name, url } => set(&mut kept, name, url, session),
+        What::List => list(&kept, session),
+        What::Use { name } => {
+            if let Some(name) = &name {
+                kept.get(name)?;
+            }
+            kept.in_use = name;
+            kept.save()?;
+            let said = kept
+                .in_use
+                .as_deref()
+                .map_or("no profile is in use".to_owned(), |name| format!("{name} is in use"));
+            session.out.result(&json!({ "use": kept.in_use }), || said)
+        }
+        What::Rm { name } => {
+            kept.get(&name)?;
+            kept.profiles.remove(&name);
+            kept.in_use = kept.in_use.take().filter(|used| *used != name);
+            kept.save()?;
+            session.out.result(&json!({ "removed": name }), || format!("removed {name}"))
+        }
+    }
+}
+
+fn set(kept: &mut Profiles, name: String, url: String, session: &Session) -> Result<(), Stop> {
+    let tenant = session.flags.tenant.clone();
+    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if !plain {
+        return Err(Problem::new(Code::UsageInvalid, format!("\"{name}\" is no name of a profile"))
+            .hint("letters, digits, -, _ and .")
+            .into());
+    }
+    Client::new(&url, None, tenant.as_deref().unwrap_or("main"))?;
+    let token = stdin::line()?.filter(|line| !line.is_empty());
+    kept.profiles.insert(name.clone(), Profile { server: url, token, tenant });
+    let path = kept.save()?;
+    session
+        .out
+        .result(&json!({ "profile": name, "file": path }), || format!("kept {name} in {}", path.display()))
+}
+
+fn list(kept: &Profiles, session: &Session) -> Result<(), Stop> {
+    let used = |name: &str| kept.in_use.as_deref() == Some(name);
+    let shown: Vec<_> = kept
+        .profiles
+        .iter()
+        .map(|(name, profile)| {
+            let mut one = json!({
+                "name": name, "server": profile.server, "token": profile.token.is_some(), "in_use": used(name),
+            });
+            if let Some(tenant) = &profile.tenant {
+                one["tenant"] = tenant.as_str().into();
+            }
+            one
+        })
+        .collect();
+    session.out.result(&json!({ "profiles": shown }), || match kept.profiles.is_empty() {
+        true => "no profiles; `everwhen profiles set NAME URL` keeps one".to_owned(),
+        false => {
+            let line = |(name, profile): (&String, &Profile)| {
+                format!("{} {name:<12} {}", if used(name) { "*" } else { " " }, profile.server)
+            };
+            kept.profiles.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+    })
+}

@@ -1,0 +1,96 @@
+//! Every setting as it is in force, with where it came from: `serve --print-config`.
+//!
+//! The keys and their defaults are read out of the template, so there is no second list of them.
+
+use std::fmt::Write;
+
+use model::Problem;
+use serde_json::{Value, json};
+
+use super::written::{Source, Table};
+use super::{TEMPLATE, variable_of};
+
+/// One setting.
+#[derive(Debug, PartialEq)]
+pub struct Shown {
+    /// Dotted: `events.max_payload`.
+    pub key: String,
+    /// As TOML.
+    pub value: String,
+    /// `default`, `everwhen.toml:12`, `EVERWHEN_LISTEN`, `--listen`.
+    pub from: String,
+}
+
+/// The keys of the template in order, each with its table and the text of its default.
+fn known() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let mut table = "";
+    // What is commented out as a whole is an example of something that may be there many times.
+    let single = TEMPLATE.lines().take_while(|line| !line.starts_with("# ["));
+    single.filter_map(move |line| {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.split(']').next()) {
+            table = name;
+            return None;
+        }
+        let (key, rest) = line.strip_prefix("# ")?.split_once(" = ")?;
+        let value = rest.split("  #").next().unwrap_or(rest).trim();
+        key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_').then_some((table, key, value))
+    })
+}
+
+/// What is in force. `flags` stand over all of it.
+pub fn shown(
+    source: &Source,
+    env: &dyn Fn(&str) -> Option<String>,
+    flags: &[(&str, Option<&str>)],
+) -> Result<Vec<Shown>, Problem> {
+    let document = source.parse()?;
+    let top = Table { source, name: "", at: 0, table: &document };
+    let mut all = Vec::new();
+    for (table, key, default) in known() {
+        let name = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+        let written = match table {
+            "" => top.get(key),
+            table => top.table(table)?.and_then(|table| table.get(key)),
+        };
+        let flag = flags.iter().find_map(|(flag, value)| value.filter(|_| *flag == key));
+        let variable = variable_of(table, key);
+        let (value, from) = match (flag, env(&variable), written) {
+            (Some(value), ..) => (toml(&json!(value)), format!("--{key}")),
+            (None, Some(value), _) if !value.is_empty() => (toml(&json!(value)), variable),
+            (None, _, Some(said)) => (toml(&said.json()?), said.place.to_string()),
+            _ => (default.to_owned(), "default".to_owned()),
+        };
+        all.push(Shown { key: name, value, from });
+    }
+    for key in ["tenants", "schema", "redact", "attention"] {
+        if let Some(said) = top.get(key) {
+            let value = said.json()?;
+            all.push(Shown { key: key.to_owned(), value: toml(&value), from: said.place.to_string() });
+        }
+    }
+    Ok(all)
+}
+
+/// JSON and TOML write text, numbers, booleans and lists alike.
+fn toml(value: &Value) -> String {
+    let Value::Object(members) = value else { return value.to_string() };
+    let members: Vec<String> =
+        members.iter().map(|(key, value)| format!("{key} = {}", toml(value))).collect();
+    format!("{{ {} }}", members.join(", "))
+}
+
+/// For people: a file that would say the same, and beside each key who said it.
+pub fn as_file(shown: &[Shown]) -> String {
+    let mut out = String::new();
+    let mut open = "";
+    for Shown { key, value, from } in shown {
+        let (table, key) = key.split_once('.').unwrap_or(("", key));
+        if table != open {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\n[{table}]\n");
+            open = table;
+        }
+        let _ = writeln!(out, "{:<44} # {from}", format!("{key} = {value}"));
+    }
+    out
+}

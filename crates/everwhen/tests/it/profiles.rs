@@ -1,0 +1,94 @@
+//! Servers by name, the settings in force, and the pages of the manual.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+/// A profile file of its own, whatever the tester keeps at home.
+fn run(place: &Place, args: &[&str], input: &str) -> std::process::Output {
+    let mut command = place.command(args);
+    command.env("EVERWHEN_PROFILES", place.path().join("profiles.toml"));
+    let file = place.write("input", input);
+    command.stdin(std::fs::File::open(file).unwrap()).output().unwrap()
+}
+
+#[track_caller]
+fn said(output: std::process::Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_profile_names_the_server_its_token_and_its_tenant() {
+    let place = Place::new();
+    let server = place.serve_asking(&["--data", "data"]);
+    let owner = server.ready["owner_token"].as_str().unwrap().to_owned();
+    said(run(&place, &["profiles", "set", "here", server.url(), "--tenant", "acme"], &owner));
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(place.path().join("profiles.toml")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600, "it holds a token");
+    said(run(&place, &["publish", "a.b", "{}", "--profile", "here"], ""));
+    let listed = said(run(&place, &["events", "list", "--json", "--profile", "here"], ""));
+    assert!(listed.contains("a.b"), "{listed}");
+
+    let before = run(&place, &["events", "list", "--data", "other"], "");
+    assert!(!before.status.success(), "without the profile it is another place");
+    said(run(&place, &["profiles", "use", "here"], ""));
+    assert!(said(run(&place, &["events", "list"], "")).contains("a.b"));
+    let shown = said(run(&place, &["profiles", "list", "--json"], ""));
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(
+        shown["profiles"],
+        json!([{"name": "here", "server": server.url(), "token": true, "in_use": true, "tenant": "acme"}])
+    );
+    assert!(!shown.to_string().contains(&owner), "a token is never shown");
+    let both = run(&place, &["events", "list", "--profile", "here", "--data", "data"], "");
+    assert_eq!(both.status.code(), Some(2));
+    said(run(&place, &["profiles", "rm", "here"], ""));
+    let gone = run(&place, &["events", "list", "--profile", "here"], "");
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("there is no profile"), "{gone:?}");
+}
+
+#[test]
+fn a_profile_file_that_cannot_be_read_is_named() {
+    let place = Place::new();
+    place.write("profiles.toml", "use = 7\n");
+    let output = run(&place, &["profiles", "list"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("profiles.toml"), "{output:?}");
+}
+
+#[test]
+fn the_settings_in_force_are_shown_with_where_each_came_from() {
+    let place = Place::new();
+    place.write("everwhen.toml", "# mine\n[events]\nmax_depth = 64\n");
+    let mut command = place.command(&["serve", "--print-config", "--listen", "127.0.0.1:0", "--json"]);
+    let output = command.env("EVERWHEN_HISTORY_KEEP", "7d").output().unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&said(output)).unwrap();
+    assert_eq!(shown["events.max_depth"], json!({"value": "64", "from": "everwhen.toml:3"}));
+    assert_eq!(shown["history.keep"], json!({"value": "\"7d\"", "from": "EVERWHEN_HISTORY_KEEP"}));
+    assert_eq!(shown["listen"], json!({"value": "\"127.0.0.1:0\"", "from": "--listen"}));
+    assert_eq!(shown["retention.respect_groups"], json!({"value": "true", "from": "default"}));
+    assert!(!place.path().join(".everwhen").exists(), "nothing is served and nothing made");
+    // What is printed for people is a file that says the same.
+    let text = said(place.command(&["serve", "--print-config"]).output().unwrap());
+    place.write("again.toml", &text);
+    let again = said(place.command(&["serve", "--print-config", "--config", "again.toml"]).output().unwrap());
+    let values = |text: &str| {
+        text.lines().map(|line| line.split("  #").next().unwrap().trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&again), values(&text));
+}
+
+#[test]
+fn every_command_has_a_page_of_the_manual() {
+    let place = Place::new();
+    let page = place.run(&["man", "groups", "put"]).ok().out;
+    assert!(page.contains(".TH") && page.contains("Examples"), "{page}");
+    place.run(&["man", "--to", "pages"]).ok();
+    for name in ["everwhen.1", "everwhen-publish.1", "everwhen-groups-put.1"] {
+        assert!(place.path().join("pages").join(name).exists(), "{name}");
+    }
+    place.run(&["man", "nonsense"]).exits(2);
+}

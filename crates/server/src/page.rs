@@ -1,0 +1,176 @@
+//! The first page: what was recorded and what came of it, as plain HTML that the server writes (seed 003's timeline).
+//!
+//! ```text
+//!   GET /ui/runs ─▶ Visit ─────────────▶ runs::list ─▶ JSON ─▶ HTML
+//!                   the cookie is the     the door that programs use: the same rights,
+//!                   token of the request  the same limits, nothing a token may not see
+//! ```
+//! A page never asks the engine itself. It changes nothing, so the cookie can do no harm where another site uses it.
+
+mod event;
+mod groups;
+mod health;
+mod html;
+mod runs;
+mod sign_in;
+mod timeline;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Path, Request};
+use axum::response::{IntoResponse, Response};
+use hyper::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue,
+};
+use hyper::{HeaderMap, StatusCode, Uri};
+use model::{Code, Problem};
+use serde_json::Value;
+
+pub use event::event;
+pub use groups::{group, groups};
+pub use health::health;
+pub use runs::{automation, automations, run, runs, waits};
+pub use sign_in::{sign_in, sign_out};
+pub use timeline::{stream, timeline};
+
+use crate::Doors;
+use crate::caller::Call;
+use crate::problem::{Answer, Refusal};
+
+/// Under which name a browser keeps its token.
+const COOKIE_NAME: &str = "everwhen";
+/// The longest answer of a door that a page is made of.
+const ANSWER_MAX: usize = 64 << 20;
+
+/// A request of somebody with a browser.
+pub struct Visit(Call);
+
+impl FromRequest<Arc<Doors>> for Visit {
+    type Rejection = Response;
+
+    async fn from_request(mut request: Request, doors: &Arc<Doors>) -> Result<Visit, Response> {
+        if !request.headers().contains_key(AUTHORIZATION)
+            && let Some(token) = kept(request.headers())
+            && let Ok(value) = HeaderValue::from_str(&format!("Bearer {token}"))
+        {
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        match Call::from_request(request, doors).await {
+            Ok(call) => Ok(Visit(call)),
+            Err(refused) => Err(match said(Ok(refused)).await {
+                Err(Failed(problem, StatusCode::UNAUTHORIZED)) => {
+                    sign_in::form(&problem, StatusCode::UNAUTHORIZED)
+                }
+                Err(failed) => failed.into_response(),
+                // A list that the token may not see is empty for programs; a person is told why.
+                Ok(_) => {
+                    Failed("this token does not show that".to_owned(), StatusCode::FORBIDDEN).into_response()
+                }
+            }),
+        }
+    }
+}
+
+/// The token that the browser keeps.
+fn kept(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get(COOKIE)?.to_str().ok()?.split("; ");
+    cookies
+        .filter_map(|cookie| cookie.split_once('='))
+        .find(|(name, _)| *name == COOKIE_NAME)
+        .map(|(_, token)| token)
+}
+
+impl Visit {
+    /// The same request with another query, as the door wants it.
+    fn asking(mut self, query: &str) -> Result<Call, Failed> {
+        let path = self.0.head.uri.path();
+        let uri = format!("{path}?{query}").parse::<Uri>();
+        self.0.head.uri =
+            uri.map_err(|_| Failed("that cannot be asked for".to_owned(), StatusCode::BAD_REQUEST))?;
+        Ok(self.0)
+    }
+
+    /// The request for another door, of which only who asks is kept.
+    fn again(&self) -> Visit {
+        let Call { doors, tenant, caller, grant, head, .. } = &self.0;
+        let mut parts = hyper::Request::new(()).into_parts().0;
+        (parts.uri, parts.headers) = (head.uri.clone(), head.headers.clone());
+        Visit(Call {
+            doors: doors.clone(),
+            tenant: tenant.clone(),
+            caller: caller.clone(),
+            grant: grant.clone(),
+            head: parts,
+            body: Body::empty(),
+        })
+    }
+}
+
+/// What a person reads instead of a page.
+struct Failed(String, StatusCode);
+
+impl From<Problem> for Failed {
+    fn from(problem: Problem) -> Failed {
+        let status = Refusal(problem.clone()).into_response().status();
+        Failed(problem.to_string(), status)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let Failed(said, status) = self;
+        let body = format!("<p role=\"alert\">{}</p>", html::text(&said));
+        html::page(
+            status,
+            &html::Head { title: status.canonical_reason().unwrap_or("refused"), at: "" },
+            &body,
+        )
+    }
+}
+
+type Shown = Result<Response, Failed>;
+
+/// What a door answered.
+async fn said(answer: Answer) -> Result<Value, Failed> {
+    let response = answer.map_err(|Refusal(problem)| Failed::from(problem))?;
+    let (status, body) = (response.status(), response.into_body());
+    let bytes = axum::body::to_bytes(body, ANSWER_MAX).await;
+    let value: Value = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    if status.is_success() || value.get("code").is_none() {
+        return Ok(value);
+    }
+    let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    let hint = Some(text("hint")).filter(|hint| !hint.is_empty()).map(|hint| format!(" ({hint})"));
+    Err(Failed(text("detail") + &hint.unwrap_or_default(), status))
+}
+
+/// `GET /ui/{file}`: what the pages look like and how the first one stays live.
+pub async fn file(Path(name): Path<String>) -> Answer {
+    let (kind, text) = match name.as_str() {
+        "style.css" => ("text/css; charset=utf-8", include_str!("page/style.css")),
+        "live.js" => ("text/javascript; charset=utf-8", include_str!("page/live.js")),
+        _ => return Err(Problem::new(Code::NotFound, format!("there is no page \"/ui/{name}\"")).into()),
+    };
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+/// Nothing of a page runs or loads that did not come from here, nobody may put it into a frame, and no cache keeps it.
+fn guarded(mut response: Response) -> Response {
+    const GUARDS: [(HeaderName, &str); 5] = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CACHE_CONTROL, "no-store"),
+        (
+            CONTENT_SECURITY_POLICY,
+            "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+        ),
+        (hyper::header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (hyper::header::REFERRER_POLICY, "same-origin"),
+    ];
+    for (name, value) in GUARDS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,76 @@
+//! Signing in with a token: the browser keeps it where no script can read it, and sends it to this server only.
+//!
+//! People's single sign-on comes with the console; it will set the same cookie.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, LOCATION, SET_COOKIE};
+use std::sync::Arc;
+
+use super::html::text;
+use super::{COOKIE_NAME, Failed, guarded};
+use crate::query::Params;
+use crate::{Doors, body};
+
+/// The longest form that can hold a token.
+const FORM_MAX: usize = 4 * 1024;
+
+/// What somebody sees who has not signed in, or whose token is no longer good.
+pub fn form(why: &str, status: StatusCode) -> Response {
+    let why = text(why);
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>Sign in · Everwhen</title><link rel=\"stylesheet\" href=\"/ui/style.css\"></head>\n\
+         <body><main id=\"main\"><h1>Everwhen</h1><p role=\"status\">{why}</p>\
+         <form method=\"post\" action=\"/ui/sign-in\"><label>Token \
+         <input type=\"password\" name=\"token\" autocomplete=\"current-password\" required autofocus></label> \
+         <button>Sign in</button></form></main></body></html>\n"
+    );
+    let mut response = Response::new(Body::from(page));
+    *response.status_mut() = status;
+    guarded(response)
+}
+
+/// `POST /ui/sign-in`: keeps the token; whether it is good, the next page finds out.
+pub async fn sign_in(State(doors): State<Arc<Doors>>, request: Request) -> Response {
+    let secure = request.headers().get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let read = body::read(request.into_body(), FORM_MAX, doors.patience.body).await;
+    let token = read.and_then(|bytes| {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Params::read(Some(&text), &["token"])?.owned("token").unwrap_or_default())
+    });
+    match token {
+        Ok(token) if is_token(token.trim()) => keep(token.trim(), secure),
+        Ok(_) => form("that is no token: it begins with \"ew_\"", StatusCode::UNPROCESSABLE_ENTITY),
+        Err(problem) => Failed::from(problem).into_response(),
+    }
+}
+
+/// Nothing that could end the cookie and begin another header.
+fn is_token(text: &str) -> bool {
+    (8..=512).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+fn keep(token: &str, secure: bool) -> Response {
+    let secure = if secure { "; Secure" } else { "" };
+    away(&format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"))
+}
+
+/// `POST /ui/sign-out`
+pub async fn sign_out() -> Response {
+    away(&format!("{COOKIE_NAME}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"))
+}
+
+fn away(cookie: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}

@@ -1,0 +1,146 @@
+//! The first page: what people see, that nothing of it is markup of somebody else's, and who may see it.
+
+use serde_json::json;
+
+use crate::client::Reply;
+use crate::harness::Server;
+
+const LOCAL: &str = "the-token-of-serve-json";
+
+const YAML: &str = "automation: page\ntriggers:\n  - event: price.*\n    filter: event.payload.new > 9\nactions:\n  - publish: {topic: out.paged, payload: {n: 1}}\n  - wait_for: {event: never.*, timeout: 1h}\n";
+
+#[track_caller]
+fn shows(reply: &Reply, texts: &[&str]) {
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(reply.headers["content-type"], "text/html; charset=utf-8");
+    for text in texts {
+        assert!(reply.text().contains(text), "no {text:?} in {}", reply.text());
+    }
+}
+
+#[test]
+fn an_event_is_followed_from_the_timeline_to_its_run_and_what_it_waits_for() {
+    let server = Server::start();
+    server.apply("a.yaml", YAML);
+    let at = server.publish("price.changed", r#"{"new":12}"#);
+    let low = server.publish("price.changed", r#"{"new":1}"#);
+    server.put("/v1/groups/prices", r#"{"pattern":"price.*","start":"beginning"}"#).ok(201);
+
+    shows(&server.get("/"), &["price.changed", "out.paged", &format!("/ui/events/{at}"), "/ui/live.js"]);
+    let filtered = server.get("/?topic=out.*&filter=event.payload.n%20%3D%3D%201");
+    shows(&filtered, &["out.paged", "topic=out.%2A", "value=\"event.payload.n == 1\""]);
+    assert!(!filtered.text().contains("price.changed"));
+
+    let event = server.get(&format!("/ui/events/{at}"));
+    shows(&event, &["out.paged", "/ui/runs/run_", "ran", "/ui/groups/prices", "&quot;new&quot;: 12"]);
+    shows(&server.get(&format!("/ui/events/{low}")), &["filtered", "Nothing came of it."]);
+
+    let run = server.get("/v1/runs").ok(200)["runs"][0]["id"].as_str().unwrap().to_owned();
+    shows(&server.get("/ui/runs?automation=page&status=waiting"), &[&run, "waiting"]);
+    shows(&server.get(&format!("/ui/runs/{run}")), &["actions[0]", "publish", "It waits for", "Why it ran"]);
+    shows(&server.get("/ui/waits"), &[&run]);
+    shows(&server.get("/ui/automations"), &["/ui/automations/page"]);
+    shows(
+        &server.get("/ui/automations/page"),
+        &["Events that nearly started it", &format!("/ui/events/{low}")],
+    );
+    shows(&server.get("/ui/groups"), &["prices"]);
+    shows(&server.get("/ui/groups/prices"), &["There are no dead letters."]);
+    shows(&server.get("/ui/health"), &["newest position", "main"]);
+    for (file, kind) in [("style.css", "text/css"), ("live.js", "text/javascript")] {
+        assert!(server.get(&format!("/ui/{file}")).headers["content-type"].starts_with(kind));
+    }
+}
+
+#[test]
+fn what_somebody_published_never_becomes_markup_of_the_page() {
+    let server = Server::start();
+    let evil = "<script>alert('x')</script><img src=x onerror=y>\"";
+    let body = json!({
+        "topic": "a.b", "payload": {"text": evil}, "source": evil, "caused_by": evil,
+        "subject": {"kind": evil, "id": evil}, "ext": {"x": evil},
+    });
+    let reply = server.post("/v1/events", body.to_string());
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let at = reply.json()["position"].clone();
+    let word = "%3Cscript%3Ealert(1)%3C%2Fscript%3E%22";
+    let paths = [
+        "/".to_owned(),
+        format!("/ui/events/{at}"),
+        format!("/?topic={word}"),
+        format!("/?space={word}"),
+        format!("/ui/runs?automation={word}"),
+        format!("/ui/runs/{word}"),
+        format!("/ui/groups/{word}"),
+        format!("/ui/automations/{word}"),
+        format!("/?{word}=1"),
+    ];
+    for path in paths {
+        let reply = server.get(&path);
+        let text = reply.text();
+        assert!(reply.headers["content-security-policy"].starts_with("default-src 'self'"), "{path}");
+        for markup in ["<script>", "<img", "onerror=y>"] {
+            assert!(!text.contains(markup), "{markup} in {path}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_shown_is_said_on_a_page_and_what_is_wrong_is_no_server_error() {
+    let server = Server::start();
+    for (path, status) in [
+        ("/ui/events/99", 404),
+        ("/ui/runs/run_nothing", 404),
+        ("/ui/groups/none", 404),
+        ("/ui/automations/none", 404),
+        ("/?topic=a..b", 400),
+        ("/?filter=1%20%2B", 400),
+        ("/?cursor=xyz", 400),
+        ("/?nonsense=1", 400),
+        ("/ui/runs?status=nonsense", 400),
+    ] {
+        let reply = server.get(path);
+        let said = (reply.status, reply.text().contains("role=\"alert\""));
+        assert!(said.1 && (400..500).contains(&said.0), "{path}: {said:?} {}", reply.text());
+        assert!(status != 404 || said.0 == 404, "{path}: {}", said.0);
+    }
+}
+
+#[test]
+fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
+    let server = Server::start_with(Default::default(), Some(LOCAL));
+    let bearer = format!("authorization: Bearer {LOCAL}");
+    let token = |role: &str| -> String {
+        let said = json!({ "role": role }).to_string();
+        let made =
+            server.send("POST", "/v1/tokens", &[&bearer, "content-type: application/json"], said).ok(201);
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let (viewer, publisher) = (token("viewer"), token("publisher"));
+    let asked = server.get("/");
+    assert_eq!(asked.status, 401);
+    assert!(asked.text().contains("name=\"token\""), "{}", asked.text());
+
+    let form = ["content-type: application/x-www-form-urlencoded"];
+    let signed = server.send("POST", "/ui/sign-in", &form, format!("token={viewer}"));
+    assert_eq!((signed.status, signed.headers["location"].as_str()), (303, "/"));
+    let cookie = signed.headers["set-cookie"].clone();
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+    let kept = format!("cookie: other=1; {}", cookie.split(';').next().unwrap());
+    shows(&server.send("GET", "/", &[&kept], ""), &["<h1>Events</h1>"]);
+    shows(&server.send("GET", "/ui/runs", &[&kept], ""), &["There is no run"]);
+    let elsewhere = server.send("GET", "/v1/runs", &[&kept], "");
+    assert_eq!(elsewhere.status, 401, "the cookie is for pages alone");
+
+    let blind = format!("cookie: everwhen={publisher}");
+    for path in ["/", "/ui/runs", "/ui/groups", "/ui/events/1"] {
+        let refused = server.send("GET", path, &[&blind], "").status;
+        assert!([403, 404].contains(&refused), "{path}: {refused}");
+    }
+    for wrong in ["", "token=", "token=a%0d%0aset-cookie:x", "token=x&token=y", "nonsense"] {
+        let status = server.send("POST", "/ui/sign-in", &form, wrong).status;
+        assert!((400..500).contains(&status), "{wrong}: {status}");
+    }
+    let out = server.send("POST", "/ui/sign-out", &[&kept], "");
+    assert!(out.headers["set-cookie"].contains("Max-Age=0"));
+}
