@@ -103,7 +103,18 @@ impl Seen {
 
     pub fn explain_event(&self, id: &str) -> Result<Value, Problem> {
         let event = self.event(id)?;
-        self.tenant.explain_event(&event.position.to_string())
+        let mut told = self.tenant.explain_event(&event.position.to_string())?;
+        if self.sight.is_whole() {
+            return Ok(told);
+        }
+        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        if let Some(groups) = told["groups"].as_array_mut() {
+            groups.retain(|group| self.may_read(&text(group, "group")).is_ok());
+        }
+        if let Some(waits) = told["waits"].as_array_mut() {
+            waits.retain(|wait| self.run(&text(wait, "run")).is_ok());
+        }
+        Ok(told)
     }
 
     pub fn explain_automation(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {

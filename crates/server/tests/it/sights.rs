@@ -143,6 +143,10 @@ fn a_group_hands_out_what_is_seen_and_keeps_the_rest_for_others() {
     let dead = ask(&stage.narrow, "GET", "/v1/groups/all/dead-letters", Value::Null).ok(200);
     assert_eq!(dead["dead_letters"], json!([]));
 
+    let told = ask(&stage.narrow, "GET", "/v1/explain/event/seen-1", Value::Null).ok(200);
+    let groups: Vec<&Value> =
+        told["groups"].as_array().unwrap().iter().map(|group| &group["group"]).collect();
+    assert_eq!(groups, ["all"]);
     let listed = ask(&stage.narrow, "GET", "/v1/groups", Value::Null).ok(200);
     assert_eq!(listed["groups"].as_array().unwrap().len(), 1, "{listed}");
     for (method, rest) in
