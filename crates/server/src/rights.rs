@@ -81,7 +81,7 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
 }
 
 /// Doors that hold who sees only a part to that part. Every other is closed to them: a new one is safe before it is named here.
-const OF_A_PART: [&str; 14] = [
+const OF_A_PART: [&str; 15] = [
     "/v1/events",
     "/v1/groups",
     "/v1/entities",
@@ -96,13 +96,14 @@ const OF_A_PART: [&str; 14] = [
     "/v1/subscriptions",
     "/v1/tokens",
     "/api/events",
+    "/ui",
 ];
 
 fn holds_to_a_part(path: &str) -> bool {
     let below =
         |door: &str| path.strip_prefix(door).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let follows = path.ends_with("/stream") && path != "/v1/events/stream";
-    !follows && OF_A_PART.iter().any(|door| below(door))
+    let follows = path.ends_with("/stream") && !matches!(path, "/v1/events/stream" | "/ui/stream");
+    !follows && (path == "/" || OF_A_PART.iter().any(|door| below(door)))
 }
 
 fn closed_to_a_part(method: &Method) -> Problem {

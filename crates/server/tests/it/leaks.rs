@@ -104,7 +104,11 @@ fn paths(path: &str, theirs: &Theirs) -> Option<(String, String)> {
         }
         _ if path.starts_with("/v1/push/") => both("{name}", "their-push", "no-push"),
         _ if path.starts_with("/v1/secrets/") => both("{name}", "their-secret", "no-secret"),
-        "/hooks/{tenant}/{name}" | "/errors/{code}" => None,
+        "/ui/events/{id}" => both("{id}", &theirs.event, "no-event"),
+        "/ui/runs/{id}" => both("{id}", run, none),
+        "/ui/automations/{name}" => both("{name}", "ask_them", "no_such"),
+        "/ui/groups/{name}" => both("{name}", "their-group", "no-group"),
+        "/hooks/{tenant}/{name}" | "/errors/{code}" | "/ui/{file}" => None,
         _ => panic!("say here whose ids {path} takes"),
     }
 }
@@ -215,7 +219,8 @@ fn probe(server: &Server, theirs: &Theirs, path: &str, method: &str, (kind, bear
         return;
     }
     let (found, absent) = (ask(&one), ask(&other));
-    if is_shared(kind, path, method) {
+    // A page shows what the doors of the same name tell.
+    if is_shared(kind, &path.replace("/ui/", "/v1/"), method) {
         return;
     }
     let ids = [word_of(&one, &other), word_of(&other, &one)];
