@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::admit::Prepared;
 use crate::entity::{Write, Written};
-use crate::run::Walked;
+use crate::run::{WaitId, Walked};
 
 pub enum Command {
     /// All or none become true, in one commit.
@@ -132,6 +132,17 @@ pub enum RunCommand {
     /// The next effects go to workers: as many of events, and of schedules.
     HandOut {
         room: [usize; 2],
+    },
+    /// Workers in other processes have these.
+    HandTasks {
+        of: Vec<WaitId>,
+    },
+    /// An answer of a worker whose lease was lost.
+    Late {
+        run: Position,
+        wait: u32,
+        how: How,
+        value: Value,
     },
     /// Effects that are sent only once and were out when the process ended get their answer: nobody knows.
     Unknown,

@@ -2,6 +2,7 @@
 
 pub mod guard;
 pub mod http;
+pub(crate) mod push;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -238,6 +238,16 @@ impl Engine {
         self.main()?.subscribe(subscription, handler).await
     }
 
+    /// Sends an event that nobody published where a push leads, and tells what came of it.
+    pub async fn test_push(&self, tenant: &Tenant, name: &str) -> Result<serde_json::Value, Problem> {
+        let push = tenant.push(name)?;
+        match &self.0.workers {
+            Some(workers) => workers.senders.test(tenant, push).await,
+            None => Err(Problem::new(Code::UsageInvalid, "pushes are sent by a running server")
+                .hint("start one with: everwhen serve")),
+        }
+    }
+
     /// Lets handlers finish, records acks and floors, syncs the end mark.
     pub async fn close(&self) -> Result<(), Problem> {
         if self.0.closed.swap(true, Ordering::AcqRel) {
@@ -249,6 +259,7 @@ impl Engine {
             tenant.drain().await;
         }
         if let Some(workers) = &self.0.workers {
+            workers.senders.abandon();
             workers.finish(EFFECTS_MOST).await;
         }
         tenants.iter().for_each(Tenant::stop_effects);

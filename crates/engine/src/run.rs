@@ -209,6 +209,9 @@ pub enum WaitKind {
     },
 }
 
+/// The kind of the effects that workers in other processes do.
+pub const TASK: &str = "task";
+
 /// What a step asks of the world outside.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -234,6 +237,11 @@ pub struct Request {
 impl Request {
     /// Crashes after which nobody works on it until it is redriven.
     pub const CRASHES_MAX: u32 = 10;
+
+    /// Which workers may do it; `None`: those of this process.
+    pub fn task(&self) -> Option<&str> {
+        (self.kind == TASK).then(|| self.with["task"].as_str().unwrap_or_default())
+    }
 
     pub fn is_quarantined(&self) -> bool {
         self.crashes >= Request::CRASHES_MAX
@@ -378,6 +386,8 @@ pub struct Effect {
     pub run_id: String,
     pub automation: String,
     pub wait: u32,
+    /// The step that asked for it.
+    pub path: String,
     pub kind: String,
     pub with: Value,
     /// Sent along with every attempt, so that the other side can tell a repetition.
@@ -395,6 +405,7 @@ impl Effect {
             run_id: run.id.clone(),
             automation: run.automation.clone(),
             wait: wait.number,
+            path: wait.path.clone(),
             kind: request.kind.clone(),
             with: request.with.clone(),
             key: request.key.clone(),

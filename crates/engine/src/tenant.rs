@@ -18,12 +18,14 @@ mod live;
 mod look;
 mod open;
 mod publish;
+pub mod pushes;
 pub mod runs;
 mod sandbox;
 mod search;
 mod seen;
 mod simulate;
 pub mod subscriptions;
+pub mod tasks;
 mod unborn;
 pub(crate) mod witness;
 
@@ -153,8 +155,8 @@ pub(crate) struct Inner {
     key: Arc<std::sync::OnceLock<Key>>,
     /// Groups whose events are being dispatched.
     draining: Mutex<BTreeSet<String>>,
-    /// Effects that workers have, and how these are told to stop.
-    out: Mutex<effects::Out>,
+    /// Who works outside for it.
+    outside: effects::Outside,
     /// What it may use, and how much is left.
     allowance: allowance::Allowance,
     pub(crate) workers: tokio::sync::Mutex<tokio::task::JoinSet<()>>,

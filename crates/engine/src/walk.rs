@@ -15,6 +15,7 @@ mod judge;
 mod looping;
 mod publish;
 mod step;
+mod task;
 mod wait;
 
 use std::sync::Arc;

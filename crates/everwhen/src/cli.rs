@@ -9,9 +9,9 @@ use model::{Code, Problem};
 use crate::bench;
 use crate::commands::{
     apply, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor, drain,
-    entity, erase, events, explain, export, fmt, groups, import, init, man, profiles, publish, query, replay,
-    restore, runs, salvage, schema, serve, simulate, subscriptions, tail, tenants, test, tokens, r#try,
-    verify,
+    entity, erase, events, explain, export, fmt, groups, hooks, import, init, man, mcp, profiles, publish,
+    push, query, replay, restore, runs, salvage, schema, serve, simulate, subscriptions, tail, tasks,
+    tenants, test, tokens, r#try, verify,
 };
 use crate::config::edits;
 
@@ -71,9 +71,13 @@ pub enum Command {
     Automations(automations::Args),
     Runs(runs::Args),
     Waits(automations::WaitsArgs),
+    Tasks(tasks::Args),
     Subscriptions(subscriptions::Args),
+    Hooks(hooks::Args),
+    Push(push::Args),
     Tokens(tokens::Args),
     Tenants(tenants::Args),
+    Mcp(mcp::Args),
     Explain(explain::Args),
     Call(call::Args),
     Backtest(backtest::Args),

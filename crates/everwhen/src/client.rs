@@ -124,6 +124,35 @@ impl Client {
         }
     }
 
+    /// Carries a message of the Model Context Protocol, and in headers what its newest revision wants there. The answer is a
+    /// message too, also when it is a refusal.
+    pub async fn mcp(&self, message: &Value, bytes: Vec<u8>) -> Result<Option<Value>, Problem> {
+        let mut request = self.request(Method::POST, "/mcp", Sent::Whole("application/json", bytes))?;
+        let version = &message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+        let mirrored = [
+            ("mcp-protocol-version", version),
+            ("mcp-method", &message["method"]),
+            ("mcp-name", &message["params"]["name"]),
+        ];
+        for (name, value) in mirrored.into_iter().filter(|_| version.is_string()) {
+            if let Some(value) = value.as_str().and_then(|value| HeaderValue::from_str(value).ok()) {
+                request.headers_mut().insert(name, value);
+            }
+        }
+        let mut sender = self.connection().await?;
+        let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
+        *self.idle.lock().await = Some(sender);
+        let is_problem = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem"));
+        if is_problem {
+            return Err(refusal(response).await);
+        }
+        let bytes = read_all(response).await?;
+        Ok(serde_json::from_slice(&bytes).ok())
+    }
+
     fn request(
         &self,
         method: Method,

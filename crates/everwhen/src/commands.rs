@@ -23,11 +23,14 @@ pub mod explain;
 pub mod export;
 pub mod fmt;
 pub mod groups;
+pub mod hooks;
 pub mod import;
 pub mod init;
 pub mod man;
+pub mod mcp;
 pub mod profiles;
 pub mod publish;
+pub mod push;
 pub mod query;
 pub mod replay;
 pub mod restore;
@@ -38,6 +41,7 @@ pub mod serve;
 pub mod simulate;
 pub mod subscriptions;
 pub mod tail;
+pub mod tasks;
 pub mod tenants;
 pub mod test;
 pub mod tokens;
@@ -81,6 +85,10 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Runs(args) => runs::run(args, session).await,
         Command::Waits(args) => automations::waits(args, session).await,
         Command::Subscriptions(args) => subscriptions::run(args, session).await,
+        Command::Hooks(args) => hooks::run(args, session).await,
+        Command::Mcp(args) => mcp::run(args, session).await,
+        Command::Push(args) => push::run(args, session).await,
+        Command::Tasks(args) => tasks::run(args, session).await,
         Command::Tokens(args) => tokens::run(args, session).await,
         Command::Tenants(args) => tenants::run(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,

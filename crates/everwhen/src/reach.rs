@@ -13,10 +13,13 @@ use crate::session::{Place, Session};
 pub mod entities;
 pub mod events;
 pub mod groups;
+pub mod hooks;
 pub mod host;
 pub mod maintain;
+pub mod pushes;
 pub mod runs;
 pub mod subscriptions;
+pub mod tasks;
 pub mod tenants;
 pub mod tokens;
 

@@ -23,6 +23,7 @@ const LONG_FUNCTIONS: &[&str] = &[];
 const MAY_ASK_THE_MACHINE: &[&str] = &[
     "crates/engine/src/clock.rs",
     "crates/engine/src/effect/tls.rs",
+    "crates/engine/src/effect/push.rs",
     "crates/engine/src/effect/workers.rs",
     "crates/engine/src/engine.rs",
     "crates/engine/src/entropy.rs",

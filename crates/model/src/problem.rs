@@ -87,6 +87,7 @@ codes! {
     TokenInvalid "token.invalid" 422 4 Author "a token cannot be made like that";
     HookRefused "hook.refused" 401 5 Outside "the delivery is not believed";
     HookInvalid "hook.invalid" 422 4 Author "the hook is not valid";
+    PushInvalid "push.invalid" 422 4 Author "the push is not valid";
     QuotaExceeded "quota.exceeded" 429 6 Author "a limit was reached";
     IfMatchFailed "if_match.failed" 412 4 Author "it changed in between";
     ConfigUnknownKey "config.unknown_key" 422 2 Operator "the configuration has an unknown key";
@@ -117,6 +118,9 @@ codes! {
     EffectUnknown "effect.unknown" 422 4 Outside "nobody knows whether a request was made";
     EffectStopped "effect.stopped" 422 4 Author "a request was given up, because nobody waits for it";
     EffectNoRunner "effect.no_runner" 422 4 Operator "nothing here can do this step";
+    TaskStale "task.stale" 409 4 Outside "the task is not this worker's any more";
+    TaskFailed "task.failed" 422 4 Outside "a worker says that it could not do its task";
+    TaskLost "task.lost" 422 4 Outside "worker after worker was lost with a task";
     ClockReal "clock.real" 409 4 Operator "the clock of this server cannot be moved";
     WaitAnswered "wait.answered" 409 4 Author "the question was answered before";
     ExprSyntax "expr.syntax" 422 4 Author "the expression cannot be read";

@@ -2,8 +2,10 @@
 
 use axum::extract::Path;
 use axum::response::Response;
+use engine::admit::cloudevents::to_cloudevent;
 use engine::{Page, Query};
-use hyper::StatusCode;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use model::event::push_text;
 use model::{Code, Problem};
 
@@ -11,6 +13,11 @@ use crate::aside;
 use crate::caller::Call;
 use crate::problem::{Answer, bad_request};
 use crate::publish::json;
+
+const CLOUDEVENTS: &str = "application/cloudevents+json";
+const CLOUDEVENTS_BATCH: &str = "application/cloudevents-batch+json";
+/// The cursor of the next page of a batch.
+const NEXT: HeaderName = HeaderName::from_static("everwhen-next");
 
 const PARAMS: [&str; 11] =
     ["topic", "space", "subject", "after", "before", "since", "until", "filter", "order", "limit", "cursor"];
@@ -32,9 +39,28 @@ pub async fn find(call: Call) -> Answer {
         cursor: params.owned("cursor"),
         sight: call.caller.sight.clone(),
     };
+    let batch = wants(&call.head.headers, &[CLOUDEVENTS, CLOUDEVENTS_BATCH]);
     let tenant = call.tenant;
     let page = aside::blocking(move || tenant.find(&query)).await?;
-    Ok(shown(&page))
+    Ok(if batch { batched(&page) } else { shown(&page) })
+}
+
+/// Whether one of these media types is asked for, by name.
+fn wants(headers: &HeaderMap, names: &[&str]) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let media = |part: &str| part.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    accepted.flat_map(|text| text.split(',')).any(|part| names.contains(&media(part).as_str()))
+}
+
+/// A page as a batch of CloudEvents; where it goes on stands in a header, because a batch is an array.
+fn batched(page: &Page) -> Response {
+    let events: Vec<String> = page.events.iter().map(|event| to_cloudevent(event)).collect();
+    let mut response = json(StatusCode::OK, format!("[{}]", events.join(",")));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(CLOUDEVENTS_BATCH));
+    if let Some(next) = page.next.as_ref().and_then(|next| HeaderValue::from_str(next).ok()) {
+        response.headers_mut().insert(NEXT, next);
+    }
+    response
 }
 
 fn shown(page: &Page) -> Response {
@@ -67,9 +93,15 @@ pub async fn deferred(call: Call) -> Answer {
 /// `GET /v1/events/{position or id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
+    let cloud = wants(&call.head.headers, &[CLOUDEVENTS]);
     let (seen, wanted) = (call.seen(), id.clone());
     let event =
         aside::blocking(move || seen.event(&wanted)).await.map_err(|problem| not_there(&id, problem))?;
+    if cloud {
+        let mut response = json(StatusCode::OK, to_cloudevent(&event));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(CLOUDEVENTS));
+        return Ok(response);
+    }
     Ok(json(StatusCode::OK, event.to_json()))
 }
 

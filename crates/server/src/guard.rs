@@ -21,7 +21,7 @@ use model::{Code, Problem};
 
 use crate::caller::Call;
 use crate::problem::Refusal;
-use crate::{Doors, maintain, origin, publish};
+use crate::{Doors, maintain, mcp, origin, publish};
 
 /// Answers one request, whatever happens inside.
 pub async fn answer(
@@ -49,6 +49,10 @@ pub async fn answer(
 /// Publishing goes past the router, whose boxes cost 4 % of the CPU at 256 connections; all else goes
 /// through it.
 async fn route(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Result<Response, Infallible> {
+    let mut request = request;
+    if request.uri().path() == "/mcp" {
+        request.extensions_mut().insert(mcp::Inside(router.clone()));
+    }
     if request.method() != Method::POST || request.uri().path() != "/v1/events" {
         return TowerToHyperService::new(router).call(request).await;
     }

@@ -5,6 +5,7 @@
 //! ```
 //! A hook that is not there and a tenant that is not there read alike.
 
+mod form;
 pub mod signature;
 pub mod tried;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use engine::tenant::hooks::Hook;
 use engine::{Caller, Draft, Outcome, Tenant};
+use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
 use serde_json::value::RawValue;
@@ -61,7 +63,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
 }
 
-fn check(tenant: &Tenant, name: &str, said: &Map<String, Value>) -> Result<(), Problem> {
+pub fn check(tenant: &Tenant, name: &str, said: &Map<String, Value>) -> Result<(), Problem> {
     let wrong = |at: &str, detail: String| Problem::new(Code::HookInvalid, detail).at(at);
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
@@ -103,6 +105,11 @@ pub async fn deliver(
     let bytes = body::read(body, bytes_max, doors.patience.body).await?;
     let scheme = Scheme::parse(&hook.scheme)?;
     believe(&tenant, &hook, scheme, &head.headers, &bytes)?;
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let bytes = if form::is_form(kind) { form::to_json(&bytes)?.into_bytes().into() } else { bytes };
+    if let Some(challenge) = challenge(scheme, &bytes) {
+        return Ok(json_answer(StatusCode::OK, json!({ "challenge": challenge }).to_string()));
+    }
     let draft = draft(&tenant, &hook, scheme, &head.headers, &bytes)?;
     let caller = Caller {
         actor: format!("system:hook:{}", hook.name),
@@ -123,10 +130,22 @@ pub async fn deliver(
         // The sender's id of the delivery is what makes it the same, however it is worded this time.
         Err(problem) if problem.code() == Code::EventKeyConflict => {
             let position = problem.extra().get("position").cloned().unwrap_or_default();
-            Ok(json_answer(StatusCode::OK, json!({"position": position, "duplicate": true}).to_string()))
+            let mut answer = json!({"position": position, "duplicate": true});
+            let wanted = position.to_string();
+            if let Ok(event) = aside::blocking(move || tenant.event(&wanted)).await {
+                answer["id"] = event.envelope.id.as_str().into();
+            }
+            Ok(json_answer(StatusCode::OK, answer.to_string()))
         }
         Err(problem) => Err(problem.into()),
     }
+}
+
+/// What Slack asks of a new address before it delivers there; answered, and no event.
+fn challenge(scheme: Scheme, bytes: &[u8]) -> Option<String> {
+    let said = (scheme == Scheme::Slack).then(|| serde_json::from_slice::<Value>(bytes).ok())??;
+    let asks = said["type"] == "url_verification";
+    asks.then(|| said["challenge"].as_str().map(str::to_owned))?
 }
 
 async fn found(doors: &Arc<Doors>, tenant: String, name: String) -> Result<(Tenant, Hook), Problem> {
@@ -184,7 +203,7 @@ fn draft(
         Scheme::StandardWebhooks => header("webhook-id").or(header("svix-id")).map(str::to_owned),
         Scheme::Github => header("x-github-delivery").map(str::to_owned),
         Scheme::Stripe => named("id"),
-        Scheme::Slack => named("event_id"),
+        Scheme::Slack => named("event_id").or_else(|| named("trigger_id")),
         Scheme::Hmac => header("x-delivery-id").or(header("idempotency-key")).map(str::to_owned),
     };
     let topic = match (&hook.topic, scheme, header("x-github-event")) {

@@ -116,7 +116,7 @@ fn digits(text: &str) -> Option<u64> {
 }
 
 /// Undoes percent-encoding and `+`; `None` when the result is not UTF-8 or an escape is broken.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
+pub fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| b == b'%' || b == b'+') {
         return Some(Cow::Borrowed(text));
     }

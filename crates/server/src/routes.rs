@@ -7,8 +7,8 @@ use axum::Router;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::{
-    Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, metrics, page,
-    problem, publish, runs, seed003, stream, subscriptions, tenants, tokens,
+    Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, mcp, metrics,
+    page, problem, publish, pushes, runs, seed003, stream, subscriptions, tasks, tenants, tokens,
 };
 
 /// One method of one path.
@@ -151,6 +151,16 @@ routes! {
             "Answer a question with `value`; the first answer counts";
         post "/v1/waits/{id}/redrive" runs::redrive, "automation:write",
             "Try a request again that was out at ten crashes";
+        get "/v1/tasks" tasks::list, "read",
+            "Tasks that runs wait for, and whether a worker has them";
+        post "/v1/tasks/poll" tasks::poll, "task:work",
+            "Up to `max` tasks of `kinds` for this worker, waiting up to `wait`";
+        post "/v1/tasks/heartbeat" tasks::heartbeat, "task:work",
+            "The worker is still at it: `token`";
+        post "/v1/tasks/complete" tasks::complete, "task:work",
+            "The task is done: `token`, `output`";
+        post "/v1/tasks/fail" tasks::fail, "task:work",
+            "The task is not done: `token`, `error`, `retryable`";
         get "/v1/decisions" runs::decisions, "read",
             "What became of occurrences, by `automation outcome since limit cursor`";
         get "/v1/explain/{what}/{id}" runs::explain, "read",
@@ -221,8 +231,20 @@ routes! {
             "Make or change one: `scheme`, `secret`, `topic`";
         delete "/v1/hooks/{name}" hooks::delete, "admin",
             "Remove one";
+        get "/v1/push" pushes::list, "admin",
+            "Every push, without its secret";
+        get "/v1/push/{name}" pushes::get, "admin",
+            "One push: where to, whether it is active, how far its group has come";
+        put "/v1/push/{name}" pushes::put, "admin",
+            "Post events to `url`, signed: `pattern`, optionally `filter space start ordered format secret timeout backoff …`";
+        delete "/v1/push/{name}" pushes::delete, "admin",
+            "Remove one and its group";
+        post "/v1/push/{name}/{what}" pushes::act, "admin",
+            "`pause`, `resume` or `test` (sends an event that nobody published)";
         post "/hooks/{tenant}/{name}" hooks::deliver, "open",
             "What a sender delivers: its signature is its token; a repetition is told from a first";
+        post "/mcp" mcp::post, "token",
+            "The Model Context Protocol: tools for agents, each with the rights of the token";
         get "/livez" health::live, "open",
             "The process answers";
         get "/readyz" health::ready, "open",

@@ -9,7 +9,7 @@
 //!  datacontenttype                content_type    ewsubject                     subject, if text cannot say it
 //!  data, data_base64              payload         ewext                         ext that is no attribute
 //!  any other extension            ext             ewposition ewrecordedat       (written only:
-//!                                                 ewactor ewdepth ewrun          what the ledger knows)
+//!                                                 ewactor ewdepth ewrun          what the ledger knows; passed over)
 //! ```
 //!
 //! An event without a source is written with [`NO_SOURCE`], because CloudEvents must have one.
@@ -24,7 +24,7 @@ use model::{Code, Problem};
 use super::draft::{Draft, check_count, open};
 use crate::settings::Limits;
 
-pub use write::to_cloudevent;
+pub use write::{to_cloudevent, to_cloudevent_headers};
 
 /// The source of an event that has none.
 pub const NO_SOURCE: &str = "urn:everwhen:none";

@@ -49,6 +49,7 @@ impl Role {
                 Permission::GroupConsume,
                 Permission::EntityWrite,
                 Permission::AutomationWrite,
+                Permission::TaskWork,
             ]);
         match self {
             Role::Publisher => Permissions::of(&[Permission::EventWrite]),
@@ -84,10 +85,12 @@ pub enum Permission {
     Admin = 1024,
     /// The tenants themselves.
     Node = 2048,
+    /// Taking tasks of runs, and saying what became of them.
+    TaskWork = 4096,
 }
 
 impl Permission {
-    pub const ALL: [Permission; 12] = [
+    pub const ALL: [Permission; 13] = [
         Permission::EventRead,
         Permission::EventWrite,
         Permission::GroupRead,
@@ -100,6 +103,7 @@ impl Permission {
         Permission::AutomationAdmin,
         Permission::Admin,
         Permission::Node,
+        Permission::TaskWork,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -116,6 +120,7 @@ impl Permission {
             Permission::AutomationAdmin => "automation:admin",
             Permission::Admin => "admin",
             Permission::Node => "node",
+            Permission::TaskWork => "task:work",
         }
     }
 

@@ -28,13 +28,33 @@ pub fn hand_out(draft: &mut Draft<'_>, room: [usize; 2]) -> Result<Answer, Refus
     Ok(Answer::Effects(effects))
 }
 
-/// Only an open effect is completed; an answer that comes after its end is written down and changes nothing.
-pub fn done(draft: &mut Draft<'_>, id: WaitId, how: How, value: Value) -> Result<(), Refusal> {
-    if draft.state.effect(id)?.is_some() {
-        return Ok(route::end_wait(draft, id, how, None, value)?);
+/// Marks as handed what is still open and was not before.
+pub fn hand_tasks(draft: &mut Draft<'_>, mut of: Vec<WaitId>) -> Result<(), Refusal> {
+    let mut wanted = Vec::with_capacity(of.len());
+    for id in of.drain(..) {
+        if draft.state.effect(id)?.is_some_and(|request| !request.handed) {
+            wanted.push(id);
+        }
     }
-    let late = EffectRecord::Late { run: id.0, wait: id.1, how, value };
-    draft.push_run(RunRecord::Effect(late))?;
+    if !wanted.is_empty() {
+        draft.push_run(RunRecord::Effect(EffectRecord::Handed { of: wanted }))?;
+    }
+    Ok(())
+}
+
+/// Only an open effect is completed; whether this one was. An answer that comes after its end changes nothing.
+pub fn done(draft: &mut Draft<'_>, id: WaitId, how: How, value: Value) -> Result<bool, Refusal> {
+    if draft.state.effect(id)?.is_some() {
+        route::end_wait(draft, id, how, None, value)?;
+        return Ok(true);
+    }
+    late(draft, id, how, value)?;
+    Ok(false)
+}
+
+/// Written down, and nothing else.
+pub fn late(draft: &mut Draft<'_>, (run, wait): WaitId, how: How, value: Value) -> Result<(), Refusal> {
+    draft.push_run(RunRecord::Effect(EffectRecord::Late { run, wait, how, value }))?;
     Ok(())
 }
 

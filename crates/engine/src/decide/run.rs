@@ -63,11 +63,19 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
         }
         RunCommand::Answer { run, wait, value, actor } => answer(draft, &run, wait, value, &actor),
         RunCommand::EffectDone { run, wait, how, value } => {
-            effect::done(draft, (run, wait), how, value)?;
-            Ok(done(draft))
+            let in_time = effect::done(draft, (run, wait), how, value)?;
+            Ok(Answer::Output(in_time.into()))
         }
         RunCommand::Subscription(command) => subscription::decide(draft, command),
         RunCommand::HandOut { room } => effect::hand_out(draft, room),
+        RunCommand::HandTasks { of } => {
+            effect::hand_tasks(draft, of)?;
+            Ok(done(draft))
+        }
+        RunCommand::Late { run, wait, how, value } => {
+            effect::late(draft, (run, wait), how, value)?;
+            Ok(done(draft))
+        }
         RunCommand::Unknown => {
             effect::unknown(draft)?;
             Ok(done(draft))

@@ -75,6 +75,24 @@ impl Answer {
 
 type Resolve = Box<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
+/// Whether something could be sent there at all; where it leads is seen when it is connected to.
+pub fn check_url(url: &str) -> Result<(), Problem> {
+    request::target(url).map(drop).map_err(|failure| failure.problem)
+}
+
+/// Whether these may stand in a request.
+pub fn check_headers(headers: Vec<(String, String)>) -> Result<(), Problem> {
+    let request = Request {
+        method: "POST".to_owned(),
+        url: "https://example.org/".to_owned(),
+        headers,
+        body: Vec::new(),
+        timeout: Duration::ZERO,
+        idempotency_key: None,
+    };
+    request::prepare(&request).map(drop).map_err(|failure| failure.problem)
+}
+
 /// Sends requests for any number of threads.
 pub struct Http {
     guard: Guard,

@@ -3,5 +3,6 @@
 #![allow(clippy::disallowed_methods)]
 
 mod of_guard;
+mod of_hostile;
 mod of_http;
 mod of_tls;

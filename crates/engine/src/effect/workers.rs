@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::guard::Guard;
 use super::http::{Answer, Http, Request};
+use super::push::Senders;
 use super::{Class, Failure};
 use crate::declared;
 use crate::pool::Bell;
@@ -28,7 +29,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 const EXCERPT: usize = 200;
 
 pub(crate) struct Workers {
-    http: Http,
+    http: Arc<Http>,
+    /// Beside the requests of runs: those who post events to others.
+    pub(crate) senders: Arc<Senders>,
     timeout: Duration,
     most: [usize; 2],
     /// How many are at work, of events and of schedules.
@@ -42,8 +45,10 @@ pub(crate) struct Workers {
 impl Workers {
     pub(crate) fn new(settings: &Effects, bell: Arc<Bell>) -> Result<Arc<Workers>, Problem> {
         let guard = Guard::parse(settings.allow.iter().map(String::as_str))?;
+        let http = Arc::new(Http::new(guard, settings.ca_file.as_ref())?);
         Ok(Arc::new(Workers {
-            http: Http::new(guard, settings.ca_file.as_ref())?,
+            senders: Senders::new(http.clone()),
+            http,
             timeout: settings.timeout,
             most: [settings.workers, settings.scheduled_workers],
             busy: watch::Sender::new([0, 0]),
@@ -71,6 +76,7 @@ impl Workers {
     /// No answer is recorded from here on.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
+        self.senders.abandon();
     }
 
     /// Waits until nobody works, at most so long.

@@ -94,7 +94,10 @@ impl Engine {
             turn += 1;
             let first = turn % tenants.len().max(1);
             tenants.rotate_left(first);
-            tenants.into_iter().for_each(|tenant| hand_out(&workers, tenant));
+            for tenant in tenants {
+                workers.senders.tend(&tenant);
+                hand_out(&workers, tenant);
+            }
             LOOK_AROUND
         })
     }

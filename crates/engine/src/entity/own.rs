@@ -1,4 +1,4 @@
-//! Concepts of the house itself: tokens, inbound hooks and secrets are rows like any others, so that they are durable, sealed
+//! Concepts of the house itself: tokens, inbound hooks, pushes and secrets are rows like any others, so that they are durable, sealed
 //! where it matters, and every act on them is an event with an actor. Nobody outside writes or reads them as entities.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,13 @@ pub const TOKEN: &str = "v1:everwhen:token";
 pub const HOOK: &str = "v1:everwhen:hook";
 pub const SECRET: &str = "v1:everwhen:secret";
 pub const TENANT: &str = "v1:everwhen:tenant";
+pub const PUSH: &str = "v1:everwhen:push";
 
 /// The namespace that workspaces cannot declare in.
 pub const NAMESPACE: &str = "everwhen";
 
 static CONCEPTS: LazyLock<BTreeMap<String, Arc<Concept>>> = LazyLock::new(|| {
-    let made = [token(), hook(), secret(), tenant()].map(|concept| {
+    let made = [token(), hook(), secret(), tenant(), push()].map(|concept| {
         let concept = Concept::new(concept).expect("our own concepts have no patterns to compile");
         (concept.definition.id.clone(), Arc::new(concept))
     });
@@ -55,6 +56,18 @@ fn hook() -> definition::Concept {
         Field { secret: true, ..field("secret", Type::String) },
     ];
     own(HOOK, fields)
+}
+
+fn push() -> definition::Concept {
+    let texts =
+        ["url", "format", "space", "max_band", "state", "reason"].map(|name| field(name, Type::String));
+    let free = ["pattern", "filter", "start", "timeout", "backoff", "headers", "max_inflight", "max_retries"];
+    let mut fields = texts.to_vec();
+    fields.extend(free.map(|name| field(name, Type::Json)));
+    fields.push(field("ordered", Type::Bool));
+    fields.push(field("failing_since", Type::Timestamp));
+    fields.push(Field { secret: true, ..field("secret", Type::String) });
+    own(PUSH, fields)
 }
 
 fn secret() -> definition::Concept {

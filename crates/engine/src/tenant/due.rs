@@ -38,6 +38,9 @@ impl Tenant {
         if held || self.registry().all().iter().any(|handle| handle.dispatcher().in_flight() > 0) {
             return false;
         }
+        if self.holds_leases() {
+            return false;
+        }
         let used = self.0.used.load(Ordering::Acquire);
         if used > 0 && Duration::from_nanos(used - 1) + idle > self.real() {
             return false;
@@ -57,7 +60,9 @@ impl Tenant {
             Ok(deferred.into_iter().chain(timer).chain(effect).min())
         };
         let waiting = self.with_writer(first)?;
-        Ok([waiting, retention::next(self)?].into_iter().flatten().min())
+        // Who posts events to others needs them as they come.
+        let pushing = self.is_pushing()?.then_some(now);
+        Ok([waiting, pushing, retention::next(self)?].into_iter().flatten().min())
     }
 
     /// The next thing a group, a run or a deferred publish waits for is due `after` now.

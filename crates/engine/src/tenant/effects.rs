@@ -1,21 +1,35 @@
 //! Effects on the tenant's side: they go out to workers, their answers come back, and those nobody waits for are stopped.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use model::Problem;
 use model::record::{EffectRecord, How, Record, RunRecord};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::publish::unexpected;
+use super::tasks::Leases;
 use super::{Tenant, entity::broken, runs::parts_of};
 use crate::command::{Answer, Command, RunCommand};
 use crate::deliver::lock;
 use crate::run::{Effect, WaitId};
 use crate::state::{Result as StateResult, State};
 
-/// What workers of this process have.
-pub(crate) type Out = HashMap<WaitId, AbortHandle>;
+/// Who works outside for a tenant, as far as memory knows.
+#[derive(Default)]
+pub(crate) struct Outside {
+    /// Effects that workers of this process have, and how these are told to stop.
+    pub(super) out: Mutex<HashMap<WaitId, AbortHandle>>,
+    /// Tasks that workers in other processes have.
+    pub(super) leases: Mutex<Leases>,
+    /// A task was asked for, or is free again.
+    pub(super) tasks: Notify,
+    /// Who posts events to others has seen which are wanted.
+    pub(super) pushes_seen: AtomicBool,
+}
 
 impl Tenant {
     /// Effects that nobody has answered for, oldest run first.
@@ -58,15 +72,15 @@ impl Tenant {
 
     /// A worker has it.
     pub(crate) fn effect_is_out(&self, effect: &Effect, stop: AbortHandle) {
-        lock(&self.0.out).insert(effect.id(), stop);
+        lock(&self.0.outside.out).insert(effect.id(), stop);
     }
 
     pub(crate) fn effect_is_back(&self, effect: &Effect) {
-        lock(&self.0.out).remove(&effect.id());
+        lock(&self.0.outside.out).remove(&effect.id());
     }
 
     pub(crate) fn stop_effects(&self) {
-        lock(&self.0.out).values().for_each(AbortHandle::abort);
+        lock(&self.0.outside.out).values().for_each(AbortHandle::abort);
     }
 
     /// Whether an effect waits for a worker; never of a tenant that is closing.
@@ -78,7 +92,11 @@ impl Tenant {
     /// After a batch: workers are called, and told to stop what nobody waits for any more.
     pub(super) fn note_effects(&self, state: &State) {
         let open = &state.runs.wakes.effects;
-        lock(&self.0.out).iter().filter(|(id, _)| !open.contains(id)).for_each(|(_, stop)| stop.abort());
+        lock(&self.0.outside.out)
+            .iter()
+            .filter(|(id, _)| !open.contains(id))
+            .for_each(|(_, stop)| stop.abort());
+        self.note_tasks(state);
         if state.runs.wakes.wants_worker() {
             self.0.around.effects.ring();
         }

@@ -17,7 +17,7 @@ use model::{Code, Problem};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::{Inner, Surroundings, Tenant, closing, witness};
+use super::{Inner, Surroundings, Tenant, closing, effects, witness};
 use crate::admit::{Admitter, Layer};
 use crate::command::Command;
 use crate::deliver::{Registry, lock};
@@ -99,7 +99,7 @@ impl Tenant {
             live: super::live::channel(),
             key,
             draining: Mutex::default(),
-            out: Mutex::default(),
+            outside: effects::Outside::default(),
             allowance: Default::default(),
             workers: tokio::sync::Mutex::default(),
             writer: Mutex::new(Some(writer)),

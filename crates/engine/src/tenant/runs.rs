@@ -369,6 +369,9 @@ fn wait_json(run: &Run, wait: &Wait) -> Value {
         WaitKind::Until { refs, .. } => value["refs"] = json!(refs),
         WaitKind::Effect(request) => {
             value["effect"] = json!({"kind": request.kind, "attempt": request.attempt, "key": request.key});
+            if let Some(task) = request.task() {
+                value["effect"]["task"] = task.into();
+            }
             if request.is_quarantined() {
                 value["quarantined"] = json!({"crashes": request.crashes});
             }

@@ -2,11 +2,9 @@
 
 use model::Code;
 use model::definition::{Call, Query};
-use model::record::How;
 use serde_json::{Map, json};
 
-use super::effect::failure_of;
-use super::{Flow, Result, Stopped, Walk, failure};
+use super::{Flow, Result, Walk, failure};
 use crate::declared;
 use crate::route::occurrence;
 use crate::run::{Block, Inside, Request, WaitKind};
@@ -20,14 +18,8 @@ impl Walk<'_, '_> {
         at: &mut Block,
         path: &str,
     ) -> Result<Flow> {
-        if let Some(Inside::Wait(number)) = at.inside.as_deref() {
-            let number = *number;
-            let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
-            self.forget(number);
-            return match ended.how {
-                How::Done => Ok(Flow::Done(ended.value)),
-                _ => Err(Stopped::Failure(failure_of(&ended.value))),
-            };
+        if let Some(answer) = self.answer_of(at) {
+            return answer;
         }
         if self.atomic > 0 || self.logic > 0 {
             let what = format!("query \"{}\" is detached: nothing inside `atomic` or logic waits", call.name);

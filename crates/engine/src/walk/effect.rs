@@ -8,7 +8,7 @@ use model::record::How;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, Stopped, Walk, failure};
-use crate::run::{Block, Ended, Inside, Request, WaitKind};
+use crate::run::{Block, Ended, Inside, Request, TASK, WaitKind};
 
 /// What a person may answer when it is not known whether an effect happened.
 const ANSWERS: [&str; 3] = ["done", "again", "failed"];
@@ -82,14 +82,29 @@ impl Walk<'_, '_> {
         Ok(Flow::Blocked)
     }
 
-    pub(super) fn outside(&mut self, outside: &Outside) -> Result<Flow> {
+    pub(super) fn outside(&mut self, outside: &Outside, at: &mut Block, path: &str) -> Result<Flow> {
+        if outside.runner == TASK {
+            return self.task(&outside.with, at, path);
+        }
         let message = format!("no runner configured for \"{}\"", outside.runner);
         Err(failure(Code::EffectNoRunner, message))
+    }
+
+    /// What became of what a step asked for; `None`: it has not asked yet.
+    pub(super) fn answer_of(&mut self, at: &Block) -> Option<Result<Flow>> {
+        let Some(Inside::Wait(number)) = at.inside.as_deref() else { return None };
+        let number = *number;
+        let Some(ended) = self.ended(number) else { return Some(Ok(Flow::Blocked)) };
+        self.forget(number);
+        Some(match ended.how {
+            How::Done => Ok(Flow::Done(ended.value)),
+            _ => Err(Stopped::Failure(failure_of(&ended.value))),
+        })
     }
 }
 
 /// What a worker says of an effect that failed.
-pub(super) fn failure_of(value: &Value) -> Failure {
+fn failure_of(value: &Value) -> Failure {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     let class = match value["class"].as_str() {
         Some("permanent") => "permanent",

@@ -140,7 +140,7 @@ impl Walk<'_, '_> {
             Action::WaitFor(wait) => self.wait_for(wait, at, path),
             Action::Ask(ask) => self.ask(ask, step, at, path),
             Action::Http(http) => self.http(http, step, at, path),
-            Action::Outside(outside) => self.outside(outside),
+            Action::Outside(outside) => self.outside(outside, at, path),
             Action::Automation { call, wait } => self.call(call, *wait, at, path),
             Action::Stop { reason } => Ok(Flow::Leave(self.optional(reason.as_ref())?)),
             Action::Return { value } => Ok(Flow::Leave(self.optional(value.as_ref())?)),

@@ -1,6 +1,8 @@
 //! Effects on a simulated disk: who is given them, what crashes do, which answer counts (rules R11).
 
 mod detached;
+mod pushes;
+mod tasks;
 mod workers;
 
 use engine::run::Effect;

@@ -64,6 +64,12 @@ const BY_TEST: &[(&str, &str, &str, &str)] = &[
         "server/tests/it/stream.rs",
         "a_reader_that_takes_nothing_is_told_and_closed",
     ),
+    (
+        "task.lost",
+        "takes five minutes",
+        "engine/tests/it/effects/tasks.rs",
+        "ten_lost_workers_fail_the_attempt",
+    ),
 ];
 
 /// Codes that no example and no test gives from outside, and why not.

@@ -28,3 +28,4 @@ mod tokens;
 mod tour;
 mod tries;
 mod watch;
+mod workers;

@@ -164,3 +164,47 @@ fn compact(text: &str) -> String {
     });
     kept.collect()
 }
+
+fn slack(body: &str) -> [String; 2] {
+    let signed = hex(&signed(b"s3cret", &format!("v0:{SECONDS}:{body}")));
+    [format!("x-slack-request-timestamp: {SECONDS}"), format!("x-slack-signature: v0={signed}")]
+}
+
+#[test]
+fn slacks_challenge_is_answered_and_its_forms_are_events() {
+    let server = Server::told(NOW);
+    hook(&server, "slack", json!({"scheme": "slack", "secret": "s3cret"}));
+    let send = |body: &str, kind: &str| {
+        let [at, signature] = slack(body);
+        server.send("POST", "/hooks/main/slack", &[&at, &signature, kind], body)
+    };
+    let asked = r#"{"type":"url_verification","token":"t","challenge":"3eZbrw1aB"}"#;
+    let answer = send(asked, "content-type: application/json").ok(200);
+    assert_eq!(answer, json!({"challenge": "3eZbrw1aB"}));
+    assert!(events(&server, "hook.slack").is_empty(), "no event");
+    let unsigned = server.send("POST", "/hooks/main/slack", &["content-type: application/json"], asked);
+    unsigned.refused(401, "hook.refused");
+    let form = "content-type: application/x-www-form-urlencoded";
+    let command = "command=%2Fdeploy&text=api+now&trigger_id=13.37";
+    let first = send(command, form).ok(202);
+    let again = send(command, form).ok(200);
+    assert_eq!((&again["duplicate"], &again["id"]), (&json!(true), &first["id"]));
+    send("payload=%7B%22type%22%3A%22block_actions%22%2C%22n%22%3A1.50%7D", form).ok(202);
+    let found = events(&server, "hook.slack");
+    assert_eq!(found[0]["payload"]["text"], "api now");
+    assert_eq!(found[1]["payload"]["type"], "block_actions");
+}
+
+#[test]
+fn a_repetition_in_other_words_tells_the_first_ones_id() {
+    let server = Server::start();
+    hook(&server, "shop", json!({"scheme": "hmac", "secret": "s3cret"}));
+    let send = |body: &str| {
+        let signature = format!("x-signature: {}", hex(&signed(b"s3cret", body)));
+        server.send("POST", "/hooks/main/shop", &[&signature, "x-delivery-id: d7"], body)
+    };
+    let first = send(r#"{"n":1}"#).ok(202);
+    let again = send(r#"{"n":2}"#).ok(200);
+    assert_eq!((&again["id"], &again["position"]), (&first["id"], &first["position"]));
+    assert_eq!(again["duplicate"], true);
+}

@@ -27,6 +27,7 @@ fn theirs(server: &Server, owner: &str) -> Theirs {
     let ask = |method: &str, path: &str, body: Value| asked(server, owner, method, path, &body.to_string());
     let files = json!({"files": {
         "shop/all.ew": "concept item { name string! }\nquery item items { args { s string } }\n",
+        "task.yaml": "automation: give_them\ntriggers: [{event: t.x}]\nactions: [{task: {kind: k, input: \"{{ event.payload.x }}\"}}]\n",
         "ask.yaml": "automation: ask_them\ntriggers: [{event: t.x}]\nactions: [{ask: {question: \"{{ event.payload.x }}\"}}]\n",
     }});
     ask("POST", "/v1/apply", files).ok(200);
@@ -38,8 +39,12 @@ fn theirs(server: &Server, owner: &str) -> Theirs {
     ask("PUT", "/v1/entities/v1:shop:item/their-row?space=b", json!({"name": ROW})).ok(201);
     let hook = json!({"scheme": "hmac", "secret": "0123456789abcdef0123456789abcdef", "topic": "h.x"});
     ask("PUT", "/v1/hooks/their-hook", hook).ok(201);
-    let run =
-        asked(server, owner, "GET", "/v1/runs", "").ok(200)["runs"][0]["id"].as_str().unwrap().to_owned();
+    let push = json!({"url": "http://127.0.0.1:1/", "pattern": "t.x", "space": "b"});
+    ask("PUT", "/v1/push/their-push", push).ok(201);
+    let run = asked(server, owner, "GET", "/v1/runs?automation=ask_them", "").ok(200)["runs"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let wait =
         asked(server, owner, "GET", "/v1/waits", "").ok(200)["waits"][0]["id"].as_str().unwrap().to_owned();
     let token = ask("POST", "/v1/tokens", json!({"role": "viewer"})).ok(201);

@@ -107,6 +107,8 @@ impl<'l> Reader<'l> {
             "ewsequence" => draft.sequence = Some(read::integer(name, &bare(value))?),
             "ewsubject" => draft.subject = Some(read::subject(name, &embedded(name, value, self.limits)?)?),
             "ewext" => self.take_ext(name, value)?,
+            // What a ledger knew of it when it was read out; this one knows its own.
+            "ewposition" | "ewrecordedat" | "ewactor" | "ewdepth" | "ewrun" => {}
             _ => self.ext.push(name, value),
         }
         Ok(())

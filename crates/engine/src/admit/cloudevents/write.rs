@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use model::event::{Band, Event, push_text};
-use model::json;
 use model::time::duration_json;
+use model::{base64, json};
 use serde_json::{Value, json};
 
 use super::{NO_SOURCE, parse_subject};
@@ -51,6 +51,36 @@ pub fn to_cloudevent(event: &Event) -> String {
     }
     data(event, &mut out);
     out.finish().unwrap_or_default()
+}
+
+/// Binary mode: the attributes as `ce-` headers and a `content-type`, the data as the body.
+pub fn to_cloudevent_headers(event: &Event) -> (Vec<(String, String)>, Vec<u8>) {
+    let text = to_cloudevent(event);
+    let mut headers = Vec::new();
+    for member in read::members(&text).unwrap_or_default() {
+        let value =
+            json::unquote(member.value).map_or_else(|| member.value.to_owned(), |text| text.into_owned());
+        match member.key.as_ref() {
+            "data" | "data_base64" => {}
+            "datacontenttype" => headers.push(("content-type".to_owned(), value)),
+            name => headers.push((format!("ce-{name}"), percent_encoded(&value))),
+        }
+    }
+    if event.envelope.content_type.is_none() {
+        headers.push(("content-type".to_owned(), "application/json".to_owned()));
+    }
+    let payload = event.content.payload().unwrap_or_default();
+    let body = match event.envelope.content_type.as_deref().is_none_or(check::is_json) {
+        true => payload.as_bytes().to_vec(),
+        false => json::unquote(payload).and_then(|coded| base64::decode(&coded)).unwrap_or_default(),
+    };
+    (headers, body)
+}
+
+/// As the HTTP binding has it: what is no visible ASCII, and `"` and `%`.
+fn percent_encoded(text: &str) -> String {
+    let plain = |b: u8| (0x21..=0x7e).contains(&b) && !matches!(b, b'"' | b'%');
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 fn attributes(event: &Event, out: &mut Ext) {

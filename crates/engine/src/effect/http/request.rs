@@ -50,7 +50,7 @@ pub(super) fn prepare(request: &Request) -> Result<(Target, Sent<Full<Bytes>>), 
     Ok((target, sent))
 }
 
-fn target(url: &str) -> Result<(Uri, Target), Failure> {
+pub(super) fn target(url: &str) -> Result<(Uri, Target), Failure> {
     let wrong = |what: &str| invalid(format!("the URL {url:?} {what}"));
     let uri: Uri = url.parse().map_err(|_| wrong("cannot be read"))?;
     let secure = match uri.scheme_str() {

@@ -6,7 +6,7 @@ use model::topic::trie::Trie;
 
 use super::watch::Watch;
 use crate::automation::patterns;
-use crate::run::{Wait, WaitId, WaitKind};
+use crate::run::{Request, Wait, WaitId, WaitKind};
 
 #[derive(Default)]
 pub struct Wakes {
@@ -22,6 +22,10 @@ pub struct Wakes {
     pub effects: BTreeSet<WaitId>,
     /// Those of them that no worker has yet, oldest run first: of events and calls, and of schedules.
     pub unhanded: [BTreeSet<WaitId>; 2],
+    /// Those that workers in other processes do, by the kind of task, whether one has it or not.
+    pub tasks: BTreeMap<String, BTreeSet<WaitId>>,
+    /// How often a task was asked for; whoever waits for one looks when it has changed.
+    pub tasks_asked: u64,
 }
 
 impl Wakes {
@@ -43,7 +47,9 @@ impl Wakes {
             WaitKind::Ask { .. } => _ = self.asks.insert(id),
             WaitKind::Effect(request) => {
                 self.effects.insert(id);
-                if !request.handed && !request.is_quarantined() {
+                if let Some(task) = request.task() {
+                    self.insert_task(id, task, request);
+                } else if !request.handed && !request.is_quarantined() {
                     self.unhanded[usize::from(request.scheduled)].insert(id);
                 }
             }
@@ -67,10 +73,29 @@ impl Wakes {
             WaitKind::Ask { .. } => _ = self.asks.remove(&id),
             WaitKind::Effect(request) => {
                 self.effects.remove(&id);
+                if let Some(task) = request.task() {
+                    self.remove_task(id, task);
+                }
                 self.unhanded[usize::from(request.scheduled)].remove(&id);
             }
             WaitKind::Delay | WaitKind::Retry | WaitKind::Yield | WaitKind::Limit | WaitKind::Call { .. } => {
             }
+        }
+    }
+
+    fn insert_task(&mut self, id: WaitId, task: &str, request: &Request) {
+        if request.is_quarantined() {
+            return;
+        }
+        self.tasks_asked += u64::from(!request.handed);
+        self.tasks.entry(task.to_owned()).or_default().insert(id);
+    }
+
+    fn remove_task(&mut self, id: WaitId, task: &str) {
+        let Some(open) = self.tasks.get_mut(task) else { return };
+        open.remove(&id);
+        if open.is_empty() {
+            self.tasks.remove(task);
         }
     }
 

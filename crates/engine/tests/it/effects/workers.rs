@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use crate::temp::TempDir;
 
 /// Patience with the machine, not with the code.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// One request: its head and body, and the connection to answer on.
-struct Got {
-    head: String,
-    body: String,
+pub(super) struct Got {
+    pub(super) head: String,
+    pub(super) body: String,
     stream: TcpStream,
 }
 
@@ -29,7 +29,7 @@ impl Got {
         line.expect("every request has a key").to_owned()
     }
 
-    fn answer(mut self, status: &str, kind: &str, body: &str) {
+    pub(super) fn answer(mut self, status: &str, kind: &str, body: &str) {
         let length = body.len();
         let text = format!(
             "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
@@ -39,7 +39,7 @@ impl Got {
 }
 
 /// Hands every request to the test, which answers it.
-fn sink() -> (SocketAddr, Receiver<Got>) {
+pub(super) fn sink() -> (SocketAddr, Receiver<Got>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (send, got) = channel();
@@ -66,7 +66,7 @@ fn read(stream: TcpStream) -> Got {
     Got { head, body: String::from_utf8(body).unwrap(), stream }
 }
 
-fn settings(allow: &[&str]) -> Settings {
+pub(super) fn settings(allow: &[&str]) -> Settings {
     let allow = allow.iter().map(|name| (*name).to_owned()).collect();
     Settings { effects: Effects { allow, ..Effects::default() }, ..Settings::default() }
 }

@@ -1,0 +1,363 @@
+//! Outbound pushes of a tenant: rows of its own that say where the events of a group are posted to (`docs/push.md`).
+//!
+//! ```text
+//!  row v1:everwhen:push   where to, in which format, the sealed secret, whether it is active
+//!  group push-<name>      which events, how far it has come, retries, dead letters
+//! ```
+//! The row is written first and the group follows; whoever sends makes a group that is missing.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use model::group::Definition;
+use model::time::{duration_json, duration_of};
+use model::{Code, Problem, Timestamp, base64};
+use serde_json::{Map, Value, json};
+
+use super::Tenant;
+use crate::admit::{Caller, Draft};
+use crate::deliver::matcher;
+use crate::effect::http;
+use crate::entity::own::PUSH;
+use crate::entity::{Action, MASK, Row, Write};
+
+/// What a push may say.
+pub const FIELDS: [&str; 14] = [
+    "url",
+    "pattern",
+    "filter",
+    "space",
+    "max_band",
+    "start",
+    "ordered",
+    "format",
+    "secret",
+    "timeout",
+    "max_inflight",
+    "max_retries",
+    "backoff",
+    "headers",
+];
+/// Fields of its group, as contracts §4 has them.
+const OF_GROUP: [&str; 8] =
+    ["pattern", "filter", "space", "max_band", "start", "max_inflight", "max_retries", "backoff"];
+const NAME_MAX: usize = 59;
+const TIMEOUT: Duration = Duration::from_secs(15);
+const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+/// What a delivery has beyond its request before it counts as missed.
+const MARGIN: Duration = Duration::from_secs(30);
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The event of contracts §2.
+    Json,
+    /// CloudEvents, structured.
+    CloudEvents,
+    /// CloudEvents, its attributes in headers.
+    CloudEventsBinary,
+}
+
+impl Format {
+    const ALL: [(&str, Format); 3] = [
+        ("json", Format::Json),
+        ("cloudevents", Format::CloudEvents),
+        ("cloudevents-binary", Format::CloudEventsBinary),
+    ];
+
+    fn parse(word: &str) -> Option<Format> {
+        Format::ALL.iter().find(|(known, _)| *known == word).map(|(_, format)| *format)
+    }
+}
+
+/// A push as its sender needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Push {
+    pub name: String,
+    pub group: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub format: Format,
+    pub timeout: Duration,
+    pub ordered: bool,
+    pub definition: Value,
+    /// Never for an answer.
+    pub secret: Vec<u8>,
+}
+
+fn wrong(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::new(Code::PushInvalid, detail).at(format!("/{field}"))
+}
+
+impl Tenant {
+    /// Makes or replaces a push, which is active from then on; `true` when it is new. A secret that was made here is told in
+    /// this answer and nowhere else.
+    pub async fn put_push(
+        &self,
+        by: &Caller,
+        name: &str,
+        mut said: Map<String, Value>,
+    ) -> Result<(bool, Value), Problem> {
+        check_name(name)?;
+        let before = self.push_row(name).ok();
+        let made = match (said.get("secret"), &before) {
+            (Some(given), _) => secret_of(given).map(|_| None)?,
+            (None, Some(_)) => {
+                said.insert("secret".to_owned(), MASK.into());
+                None
+            }
+            (None, None) => {
+                let made = format!("whsec_{}", base64::encode(&self.random::<32>()));
+                said.insert("secret".to_owned(), made.as_str().into());
+                Some(made)
+            }
+        };
+        let definition = checked(&said)?;
+        said.insert("state".to_owned(), "active".into());
+        let group = group_of(name);
+        let written = self.write(&inside(by), Write::of(PUSH, Some(name), Action::Put(said))).await?;
+        self.put_group(&group, &definition).await?;
+        self.resume(&group).await?;
+        self.pushes_changed();
+        let mut shown = self.shown(&written.row);
+        if let Some(made) = made {
+            shown["secret"] = made.into();
+        }
+        Ok((before.is_none(), shown))
+    }
+
+    /// Every push, without its secret.
+    pub fn pushes(&self) -> Result<Vec<Value>, Problem> {
+        Ok(self.own_rows(PUSH)?.iter().map(|row| self.shown(row)).collect())
+    }
+
+    pub fn shown_push(&self, name: &str) -> Result<Value, Problem> {
+        Ok(self.shown(&self.push_row(name)?))
+    }
+
+    /// Forgets the push and its group.
+    pub async fn drop_push(&self, by: &Caller, name: &str) -> Result<(), Problem> {
+        self.push_row(name)?;
+        self.write(&inside(by), Write::of(PUSH, Some(name), Action::Delete)).await?;
+        self.pushes_changed();
+        match self.delete_group(&group_of(name)).await {
+            Err(problem) if problem.code() != Code::GroupNotFound => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends nothing until it is resumed.
+    pub async fn pause_push(&self, by: &Caller, name: &str) -> Result<Value, Problem> {
+        self.push_row(name)?;
+        self.set_push(by, name, json!({"state": "paused", "reason": "by hand"})).await?;
+        self.pause(&group_of(name)).await?;
+        self.pushes_changed();
+        self.shown_push(name)
+    }
+
+    /// Sends again, from where it stopped.
+    pub async fn resume_push(&self, by: &Caller, name: &str) -> Result<Value, Problem> {
+        self.push_row(name)?;
+        let active = json!({"state": "active", "reason": null, "failing_since": null});
+        self.set_push(by, name, active).await?;
+        self.resume(&group_of(name)).await?;
+        self.pushes_changed();
+        self.shown_push(name)
+    }
+
+    /// The sender gives up: `state` is `paused` or `disabled`. Said as an event.
+    pub(crate) async fn stop_push(
+        &self,
+        push: &Push,
+        state: &str,
+        reason: &str,
+        failures: u32,
+    ) -> Result<(), Problem> {
+        let engine = engine();
+        self.set_push(&engine, &push.name, json!({"state": state, "reason": reason})).await?;
+        self.pause(&push.group).await?;
+        let payload = json!({"push": push.name, "url": push.url, "reason": reason, "failures": failures});
+        let draft = Draft {
+            space: Some("_system".to_owned()),
+            ..Draft::new(format!("engine.push.{state}"), &payload)
+        };
+        self.publish(&engine, draft).await.map(drop)
+    }
+
+    /// When its run of failures began; `None`: the last delivery was taken.
+    pub(crate) async fn note_push(&self, name: &str, since: Option<Timestamp>) -> Result<(), Problem> {
+        self.set_push(&engine(), name, json!({ "failing_since": since })).await
+    }
+
+    pub(crate) fn push_failing_since(&self, name: &str) -> Option<Timestamp> {
+        let row = self.push_row(name).ok()?;
+        Timestamp::parse(row.fields.get("failing_since")?.as_str()?).ok()
+    }
+
+    /// A push by its name, active or not, with its secret in the clear.
+    pub fn push(&self, name: &str) -> Result<Push, Problem> {
+        self.revealed(&self.push_row(name)?)
+    }
+
+    pub(crate) fn active_pushes(&self) -> Result<Vec<Push>, Problem> {
+        let rows = self.own_rows(PUSH)?;
+        rows.iter().filter(|row| is_active(row)).map(|row| self.revealed(row)).collect()
+    }
+
+    pub(super) fn is_pushing(&self) -> Result<bool, Problem> {
+        Ok(self.own_rows(PUSH)?.iter().any(is_active))
+    }
+
+    fn pushes_changed(&self) {
+        self.0.outside.pushes_seen.store(false, Ordering::Release);
+        self.0.around.effects.ring();
+    }
+
+    /// Whether pushes were changed since this was last asked; at first they were.
+    pub(crate) fn take_pushes_changed(&self) -> bool {
+        !self.0.outside.pushes_seen.swap(true, Ordering::AcqRel)
+    }
+
+    fn revealed(&self, row: &Row) -> Result<Push, Problem> {
+        let secret = self.reveal(row, "/secret")?.unwrap_or_default();
+        let text = |field: &str| row.fields.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let headers = row.fields.get("headers").and_then(Value::as_object).into_iter().flatten();
+        Ok(Push {
+            name: row.id.clone(),
+            group: group_of(&row.id),
+            url: text("url"),
+            headers: headers
+                .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+                .collect(),
+            format: Format::parse(&text("format")).unwrap_or(Format::Json),
+            timeout: row.fields.get("timeout").and_then(duration_of).unwrap_or(TIMEOUT),
+            ordered: row.fields.get("ordered") == Some(&Value::Bool(true)),
+            definition: checked(&row.fields)?,
+            secret: secret_of(&secret)?,
+        })
+    }
+
+    async fn set_push(&self, by: &Caller, name: &str, fields: Value) -> Result<(), Problem> {
+        let Value::Object(fields) = fields else { return Ok(()) };
+        self.write(&inside(by), Write::of(PUSH, Some(name), Action::Patch(fields))).await.map(drop)
+    }
+
+    fn push_row(&self, name: &str) -> Result<Row, Problem> {
+        self.entity(&engine(), PUSH, None, name).map_err(|problem| match problem.code() {
+            Code::NotFound => Problem::new(Code::NotFound, format!("there is no push \"{name}\""))
+                .hint("`everwhen push list` shows them"),
+            _ => problem,
+        })
+    }
+
+    fn shown(&self, row: &Row) -> Value {
+        let group = group_of(&row.id);
+        let mut push = json!({
+            "name": row.id, "group": group, "format": "json", "ordered": false, "timeout": duration_json(TIMEOUT),
+            "created_at": row.created_at, "created_by": row.created_by,
+        });
+        let told = row.fields.iter().filter(|(name, value)| *name != "secret" && !value.is_null());
+        told.for_each(|(name, value)| push[name] = value.clone());
+        if let Ok(view) = self.group(&group) {
+            let view = view.to_json();
+            for field in ["floor", "lag", "inflight", "delayed", "dead_letters", "events_processed_total"] {
+                push[field] = view[field].clone();
+            }
+        }
+        push
+    }
+}
+
+fn is_active(row: &Row) -> bool {
+    row.fields.get("state").is_some_and(|state| state == "active")
+}
+
+fn group_of(name: &str) -> String {
+    format!("push-{name}")
+}
+
+fn engine() -> Caller {
+    Caller { actor: "system:engine".to_owned(), outside: false, ..Caller::local() }
+}
+
+/// The house acts for who asked.
+fn inside(by: &Caller) -> Caller {
+    Caller { outside: false, ..by.clone() }
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if begins && name.len() <= NAME_MAX && name.bytes().all(plain) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::PushInvalid, format!("\"{name}\" is no name for a push"))
+        .hint(format!("use up to {NAME_MAX} lower-case letters, digits, - and _")))
+}
+
+/// What its group is, after all of it was looked at.
+fn checked(said: &Map<String, Value>) -> Result<Value, Problem> {
+    let given = |field: &str| said.get(field).filter(|value| !value.is_null());
+    let url = given("url").and_then(Value::as_str).ok_or_else(|| wrong("url", "\"url\" is missing"))?;
+    http::check_url(url).map_err(|problem| wrong("url", problem.detail().to_owned()))?;
+    let ordered = match given("ordered") {
+        None => false,
+        Some(Value::Bool(ordered)) => *ordered,
+        Some(_) => return Err(wrong("ordered", "\"ordered\" is true or false")),
+    };
+    if let Some(format) = given("format")
+        && format.as_str().and_then(Format::parse).is_none()
+    {
+        return Err(wrong("format", format!("{format} is no format"))
+            .hint("choose json, cloudevents or cloudevents-binary"));
+    }
+    let timeout = match given("timeout") {
+        None => TIMEOUT,
+        Some(value) => duration_of(value)
+            .filter(|timeout| !timeout.is_zero() && *timeout <= TIMEOUT_MAX)
+            .ok_or_else(|| wrong("timeout", format!("\"timeout\": {value} is no duration up to 60 s")))?,
+    };
+    check_headers(given("headers"))?;
+    let mut group = json!({
+        "max_inflight": if ordered { 1 } else { 8 }, "max_retries": 100,
+        "backoff": {"base": "1s", "mult": 2, "max": "1h"},
+    });
+    for field in OF_GROUP {
+        if let Some(value) = given(field) {
+            group[field] = value.clone();
+        }
+    }
+    group["ordering"] = if ordered { "strict" } else { "none" }.into();
+    group["ack_deadline"] = duration_json(timeout + MARGIN);
+    let definition = Definition::parse(&group).map_err(of_push)?;
+    matcher::check(&definition).map_err(of_push)?;
+    Ok(group)
+}
+
+fn of_push(problem: Problem) -> Problem {
+    let pointer = problem.pointer().unwrap_or_default().to_owned();
+    Problem::new(Code::PushInvalid, problem.detail()).at(pointer)
+}
+
+fn check_headers(headers: Option<&Value>) -> Result<(), Problem> {
+    let Some(headers) = headers else { return Ok(()) };
+    let refuse = || wrong("headers", "\"headers\" has texts by the names of headers");
+    let headers = headers.as_object().ok_or_else(refuse)?;
+    let plain = headers.values().map(Value::as_str).collect::<Option<Vec<_>>>().ok_or_else(refuse)?;
+    let signs = |name: &String| name.to_ascii_lowercase().starts_with("webhook-");
+    if let Some(name) = headers.keys().find(|name| signs(name)) {
+        return Err(wrong("headers", format!("the header \"{name}\" is the signature's")));
+    }
+    let pairs = headers.keys().cloned().zip(plain.into_iter().map(str::to_owned)).collect();
+    http::check_headers(pairs).map_err(|problem| wrong("headers", problem.detail().to_owned()))
+}
+
+/// `whsec_<base64>`, as Standard Webhooks writes it.
+fn secret_of(given: &Value) -> Result<Vec<u8>, Problem> {
+    let text = given.as_str().unwrap_or_default();
+    let bytes = base64::decode_loosely(text.strip_prefix("whsec_").unwrap_or(text));
+    bytes.filter(|bytes| SECRET_BYTES.contains(&bytes.len())).ok_or_else(|| {
+        wrong("secret", "a secret is \"whsec_\" and 16 to 64 bytes in base64")
+            .hint("leave it out, and one is made and told once")
+    })
+}

@@ -1,0 +1,397 @@
+//! The tools of agents as data: each is a request to a route, with its schemas and what it may do to the world.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::MatchedPath;
+use engine::authority::Permission;
+use http_body_util::BodyExt;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::service::Service;
+use hyper::{Method, Request};
+use hyper_util::service::TowerToHyperService;
+use serde_json::{Map, Value, json};
+
+use crate::ROUTES;
+
+/// What a call does besides its request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Plain,
+    /// The answer has the hash that applying asks for.
+    Propose,
+    /// Done only if what it would do now has the hash that was confirmed.
+    Apply,
+}
+
+/// What an agent's host may tell its person before it calls.
+#[derive(Clone, Copy)]
+struct Hints {
+    reads: bool,
+    destroys: bool,
+    repeats: bool,
+}
+
+const READS: Hints = Hints { reads: true, destroys: false, repeats: true };
+
+/// Who asks, and on whose behalf.
+const CARRIED: [HeaderName; 4] = [
+    AUTHORIZATION,
+    HeaderName::from_static("everwhen-tenant"),
+    HeaderName::from_static("everwhen-actor"),
+    HeaderName::from_static("traceparent"),
+];
+
+pub struct Tool {
+    pub name: &'static str,
+    title: &'static str,
+    what: &'static str,
+    method: &'static str,
+    /// Of a route; variables are taken from the arguments.
+    path: &'static str,
+    shape: Shape,
+    hints: Hints,
+    /// Names, types and meanings; a name with `!` is required.
+    takes: &'static [(&'static str, &'static str, &'static str)],
+    /// Fields of the answer that are always there, and their types.
+    gives: &'static [(&'static str, &'static str)],
+}
+
+const PAGE: (&str, &str, &str) = ("cursor", "string", "`next` of the page before");
+const FILES: (&str, &str, &str) = (
+    "files!",
+    "object",
+    "Whole files of declarations, their text by their path, such as {\"page.yaml\": \"automation: page …\"}",
+);
+const WORKSPACE: (&str, &str, &str) =
+    ("workspace", "string", "Whose definitions these are all of; default \"default\"");
+
+pub const TOOLS: &[Tool] = &[
+    Tool {
+        name: "search_events",
+        title: "Search events",
+        what: "Events of the ledger, oldest first unless order is desc. Topics are words with dots; * is one word, # any number.",
+        method: "get",
+        path: "/v1/events",
+        shape: Shape::Plain,
+        hints: READS,
+        takes: &[
+            ("topic", "string", "A pattern, such as order.* or #"),
+            ("filter", "string", "An expression over `event`, such as event.payload.new > 9"),
+            ("space", "string", "Only this space"),
+            ("subject", "string", "What it is about, KIND/ID"),
+            ("since", "string", "RFC 3339, or a position in `after`"),
+            ("until", "string", "RFC 3339"),
+            ("after", "integer", "Only positions above this"),
+            ("before", "integer", "Only positions below this"),
+            ("order", "string", "asc or desc"),
+            ("limit", "integer", "1 to 1000, default 100"),
+            PAGE,
+        ],
+        gives: &[("events", "array")],
+    },
+    Tool {
+        name: "get_event",
+        title: "One event",
+        what: "One event by its position or id.",
+        method: "get",
+        path: "/v1/events/{id}",
+        shape: Shape::Plain,
+        hints: READS,
+        takes: &[("id!", "string", "Position or id")],
+        gives: &[("position", "integer"), ("topic", "string")],
+    },
+    Tool {
+        name: "list_runs",
+        title: "Runs",
+        what: "Runs of automations, newest first, without their steps.",
+        method: "get",
+        path: "/v1/runs",
+        shape: Shape::Plain,
+        hints: READS,
+        takes: &[
+            ("automation", "string", "Only of this automation"),
+            ("status", "string", "queued, running, waiting, completed, failed or cancelled"),
+            ("since", "string", "RFC 3339"),
+            ("limit", "integer", "1 to 1000, default 100"),
+            PAGE,
+        ],
+        gives: &[("runs", "array")],
+    },
+    Tool {
+        name: "get_run",
+        title: "One run",
+        what: "One run with its steps, outputs, errors and what it waits for.",
+        method: "get",
+        path: "/v1/runs/{id}",
+        shape: Shape::Plain,
+        hints: READS,
+        takes: &[("id!", "string", "run_…")],
+        gives: &[("id", "string"), ("status", "string")],
+    },
+    Tool {
+        name: "explain",
+        title: "Why",
+        what: "Why an event, an automation or a run did what it did, or did nothing: each gate's decision with the values it saw.",
+        method: "get",
+        path: "/v1/explain/{what}/{id}",
+        shape: Shape::Plain,
+        hints: READS,
+        takes: &[
+            ("what!", "string", "event, automation or run"),
+            ("id!", "string", "Position or id of the event, name of the automation, or id of the run"),
+        ],
+        gives: &[],
+    },
+    Tool {
+        name: "list_automations",
+        title: "Automations",
+        what: "Every automation: whether it is on, its runs, and when time starts it next.",
+        method: "get",
+        path: "/v1/automations",
+        shape: Shape::Plain,
+        hints: READS,
+        takes: &[],
+        gives: &[("automations", "array")],
+    },
+    Tool {
+        name: "next_runs",
+        title: "Next runs",
+        what: "The next instants at which time starts an automation.",
+        method: "get",
+        path: "/v1/automations/{name}/next",
+        shape: Shape::Plain,
+        hints: READS,
+        takes: &[("name!", "string", "Of the automation"), ("count", "integer", "How many, default 5")],
+        gives: &[("next", "array")],
+    },
+    Tool {
+        name: "publish_event",
+        title: "Publish an event",
+        what: "Appends one event durably. Automations may react to it. With a key, a repetition is told from a first.",
+        method: "post",
+        path: "/v1/events",
+        shape: Shape::Plain,
+        hints: Hints { reads: false, destroys: false, repeats: false },
+        takes: &[
+            ("topic!", "string", "Words with dots, such as order.created"),
+            ("payload", "", "Any JSON; default {}"),
+            ("space", "string", "Default: the server's"),
+            ("key", "string", "The same key twice is one event"),
+            ("subject", "object", "What it is about: {\"kind\", \"id\"}"),
+            ("time", "string", "When it happened, RFC 3339; default now"),
+        ],
+        gives: &[],
+    },
+    Tool {
+        name: "propose_change",
+        title: "Propose a change",
+        what: "What applying these files would add, change and remove, checked and not done. Show the plan to a person; its `hash` is what \
+               apply_change asks for.",
+        method: "post",
+        path: "/v1/plan",
+        shape: Shape::Propose,
+        hints: READS,
+        takes: &[FILES, WORKSPACE],
+        gives: &[("hash", "string"), ("added", "array"), ("changed", "array"), ("removed", "array")],
+    },
+    Tool {
+        name: "apply_change",
+        title: "Apply a change",
+        what: "Puts files into force that were proposed before, if what they would do is still what `hash` was given for. What the workspace \
+               had and the files do not name is removed.",
+        method: "post",
+        path: "/v1/apply",
+        shape: Shape::Apply,
+        hints: Hints { reads: false, destroys: true, repeats: true },
+        takes: &[FILES, WORKSPACE, ("hash!", "string", "Of the plan that a person confirmed")],
+        gives: &[("added", "array"), ("changed", "array"), ("removed", "array")],
+    },
+];
+
+impl Tool {
+    /// What its route asks of a token.
+    pub fn needs(&self) -> Option<Permission> {
+        let route = ROUTES.iter().find(|route| route.path == self.path && route.method == self.method);
+        // A tool without a route is nobody's, which a test notices.
+        Some(route.and_then(|route| Permission::parse(route.needs)).unwrap_or(Permission::Node))
+    }
+
+    pub fn to_json(&self) -> Value {
+        let typed = |of: &str, what: &str| {
+            let mut schema = json!({ "description": what });
+            if !of.is_empty() {
+                schema["type"] = of.into();
+            }
+            schema
+        };
+        let properties: Map<String, Value> = self
+            .takes
+            .iter()
+            .map(|(name, of, what)| (name.trim_end_matches('!').to_owned(), typed(of, what)))
+            .collect();
+        let required: Vec<&str> = self.takes.iter().filter_map(|(name, ..)| name.strip_suffix('!')).collect();
+        let given: Map<String, Value> =
+            self.gives.iter().map(|(name, of)| ((*name).to_owned(), json!({ "type": of }))).collect();
+        let always: Vec<&str> = self.gives.iter().map(|(name, _)| *name).collect();
+        let Hints { reads, destroys, repeats } = self.hints;
+        json!({
+            "name": self.name, "title": self.title, "description": self.what,
+            "inputSchema": {
+                "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+            },
+            "outputSchema": {"type": "object", "properties": given, "required": always},
+            "annotations": {
+                "title": self.title, "readOnlyHint": reads, "destructiveHint": destroys, "idempotentHint": repeats,
+                "openWorldHint": false,
+            },
+        })
+    }
+
+    /// The result of a call. What a route refuses is a result too, which the agent can read and mend.
+    pub async fn call(&self, mut arguments: Map<String, Value>, router: &Router, head: &Parts) -> Value {
+        if let Some(wrong) = self.wrong(&arguments) {
+            return failed(&json!({"detail": wrong}));
+        }
+        let confirmed = match self.shape {
+            Shape::Apply => arguments.remove("hash"),
+            _ => None,
+        };
+        if let Some(confirmed) = confirmed {
+            let plan = match send(router, head, "post", "/v1/plan", &arguments).await {
+                Ok(plan) => plan,
+                Err(problem) => return failed(&problem),
+            };
+            let hash = hash_of(&arguments, &plan);
+            if confirmed != hash.as_str() {
+                return failed(&json!({
+                    "detail": "what these files would do now is not what this hash was given for", "plan": plan,
+                    "hint": "propose the change again, and let a person confirm that plan",
+                }));
+            }
+        }
+        let (path, rest) = self.place(arguments.clone());
+        match send(router, head, self.method, &path, &rest).await {
+            Err(problem) => failed(&problem),
+            Ok(mut answer) => {
+                if self.shape == Shape::Propose {
+                    answer["hash"] = hash_of(&arguments, &answer).into();
+                }
+                json!({
+                    "content": [{"type": "text", "text": answer.to_string()}], "structuredContent": answer,
+                    "isError": false,
+                })
+            }
+        }
+    }
+
+    /// What is missing or too much.
+    fn wrong(&self, arguments: &Map<String, Value>) -> Option<String> {
+        let mut required = self.takes.iter().filter_map(|(name, ..)| name.strip_suffix('!'));
+        if let Some(missing) = required.find(|name| !arguments.contains_key(*name)) {
+            return Some(format!("\"{missing}\" is missing"));
+        }
+        let known = |name: &str| self.takes.iter().any(|(of, ..)| of.trim_end_matches('!') == name);
+        let unknown = arguments.keys().find(|name| !known(name))?;
+        Some(format!("there is no argument \"{unknown}\""))
+    }
+
+    /// The path with its variables, and the arguments that are left.
+    fn place(&self, mut arguments: Map<String, Value>) -> (String, Map<String, Value>) {
+        let word = |word: &str, arguments: &mut Map<String, Value>| match word
+            .strip_prefix('{')
+            .and_then(|word| word.strip_suffix('}'))
+        {
+            Some(name) => escape(&plain(&arguments.remove(name).unwrap_or_default())),
+            None => word.to_owned(),
+        };
+        let words: Vec<String> = self.path.split('/').map(|part| word(part, &mut arguments)).collect();
+        (words.join("/"), arguments)
+    }
+}
+
+/// Asks a door as whoever asked this one; the answer's document, or the problem's.
+async fn send(
+    router: &Router,
+    head: &Parts,
+    method: &str,
+    path: &str,
+    arguments: &Map<String, Value>,
+) -> Result<Value, Value> {
+    let reads = method == "get";
+    let query: Vec<String> =
+        arguments.iter().map(|(name, value)| format!("{name}={}", escape(&plain(value)))).collect();
+    let (uri, body) = match (reads, query.is_empty()) {
+        (true, false) => (format!("{path}?{}", query.join("&")), Body::empty()),
+        (true, true) => (path.to_owned(), Body::empty()),
+        (false, _) => (path.to_owned(), Body::from(Value::from(arguments.clone()).to_string())),
+    };
+    let unsent =
+        |error: &dyn std::fmt::Display| json!({"detail": format!("the call cannot be made: {error}")});
+    let mut request = Request::builder()
+        .method(if reads { Method::GET } else { Method::POST })
+        .uri(uri)
+        .body(body)
+        .map_err(|error| unsent(&error))?;
+    for name in CARRIED {
+        if let Some(value) = head.headers.get(&name) {
+            request.headers_mut().insert(name, value.clone());
+        }
+    }
+    if !reads {
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    *request.extensions_mut() = head.extensions.clone();
+    request.extensions_mut().remove::<MatchedPath>();
+    let response = TowerToHyperService::new(router.clone()).call(request).await;
+    let response = response.map_err(|never| unsent(&never))?;
+    let good = response.status().is_success();
+    let bytes = response.into_body().collect().await.map_err(|error| unsent(&error))?.to_bytes();
+    let document: Value = serde_json::from_slice(&bytes).map_err(|error| unsent(&error))?;
+    if good { Ok(document) } else { Err(document) }
+}
+
+fn failed(problem: &Value) -> Value {
+    json!({"content": [{"type": "text", "text": problem.to_string()}], "isError": true})
+}
+
+/// Names what would be done, by whom and with which texts.
+fn hash_of(arguments: &Map<String, Value>, plan: &Value) -> String {
+    let named: BTreeMap<&str, &Value> = [
+        ("files", arguments.get("files").unwrap_or(&Value::Null)),
+        ("workspace", arguments.get("workspace").unwrap_or(&Value::Null)),
+        ("added", &plan["added"]),
+        ("changed", &plan["changed"]),
+        ("removed", &plan["removed"]),
+    ]
+    .into();
+    let hash = model::json::canonical_hash([json!(named).to_string().as_str()]);
+    model::id::hex(&hash[..8])
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn escape(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_a_route_and_takes_what_its_path_names() {
+        for tool in TOOLS {
+            assert_ne!(tool.needs(), Some(Permission::Node), "{} has no route", tool.name);
+            for variable in tool.path.split('/').filter_map(|word| word.strip_prefix('{')) {
+                let named = format!("{}!", variable.trim_end_matches('}'));
+                assert!(tool.takes.iter().any(|(name, ..)| *name == named), "{} lacks {named}", tool.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! CloudEvents in and out: what was read out is the same event when it is sent in again.
+
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+
+const ONE: &str = "accept: application/cloudevents+json";
+const BATCH: &str = "accept: application/cloudevents-batch+json";
+
+fn sent(server: &Server, kind: &str, body: &str) -> Value {
+    server.send("POST", "/v1/events", &[&format!("content-type: application/{kind}")], body).ok(201)
+}
+
+fn read(server: &Server, id: &Value) -> Value {
+    let reply = server.send("GET", &format!("/v1/events/{id}"), &[ONE], "");
+    assert_eq!(reply.headers["content-type"], "application/cloudevents+json");
+    reply.ok(200)
+}
+
+/// Without what each ledger knows by itself, and the key, which a CloudEvent without one is given.
+fn own(mut event: Value) -> Value {
+    for name in ["ewposition", "ewrecordedat", "ewactor", "key"] {
+        event.as_object_mut().unwrap().remove(name);
+    }
+    event
+}
+
+#[test]
+fn an_event_reads_out_as_it_came_in_and_goes_round() {
+    let server = Server::start();
+    let said = json!({"specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "a-1",
+        "time": "2026-01-31T09:30:00Z", "subject": "order/7", "datacontenttype": "application/json",
+        "dataschema": "https://example.org/order.json", "device": "phone1", "data": {"cents": 990}});
+    let first = sent(&server, "cloudevents+json", &said.to_string());
+    let out = read(&server, &first["position"]);
+    for (name, value) in said.as_object().unwrap() {
+        assert_eq!(&out[name], value, "{name}");
+    }
+    let other = Server::start();
+    let again = sent(&other, "cloudevents+json", &out.to_string());
+    assert_eq!(own(read(&other, &again["position"])), own(out));
+}
+
+#[test]
+fn a_page_is_a_batch_that_can_be_sent_in_again() {
+    let server = Server::start();
+    for n in 0..3 {
+        server.publish("order.paid", &format!(r#"{{"n":{n}}}"#));
+    }
+    let page = server.send("GET", "/v1/events?topic=order.*&limit=2", &[BATCH], "");
+    assert_eq!(page.headers["content-type"], "application/cloudevents-batch+json");
+    let next = page.headers["everwhen-next"].clone();
+    assert_eq!(page.ok(200).as_array().unwrap().len(), 2);
+    let path = format!("/v1/events?topic=order.*&limit=2&cursor={next}");
+    let rest = server.send("GET", &path, &[BATCH], "");
+    assert_eq!((rest.ok(200)[0]["data"]["n"].clone(), rest.headers.get("everwhen-next")), (json!(2), None));
+    let other = Server::start();
+    let sent = sent(&other, "cloudevents-batch+json", &page.text());
+    assert_eq!(sent["events"].as_array().unwrap().len(), 2);
+    let copied = other.send("GET", "/v1/events?topic=order.*", &[BATCH], "").ok(200);
+    assert_eq!(own(copied[1].clone()), own(page.json()[1].clone()));
+    assert!(server.get("/v1/events").json()["events"].is_array(), "who asks for nothing gets ours");
+}

@@ -1,0 +1,191 @@
+//! The Model Context Protocol: both eras of it, tools with the rights of the token, and changes that were confirmed.
+
+use serde_json::{Value, json};
+
+use crate::client::Reply;
+use crate::harness::Server;
+
+const YAML: &str = "automation: greet\ntriggers:\n  - every: 1h\n  - event: in.*\nactions:\n  - publish: {topic: out.done}\n";
+
+fn send(server: &Server, headers: &[&str], message: &Value) -> Reply {
+    let headers =
+        [&["content-type: application/json", "accept: application/json, text/event-stream"], headers];
+    server.send("POST", "/mcp", &headers.concat(), message.to_string())
+}
+
+fn ask(server: &Server, method: &str, params: Value) -> Value {
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let said = send(server, &[], &message).ok(200);
+    assert_eq!((&said["jsonrpc"], &said["id"]), (&json!("2.0"), &json!(1)));
+    said
+}
+
+/// What a tool answered; the text says the same.
+fn call(server: &Server, name: &str, arguments: Value) -> Value {
+    let said = ask(server, "tools/call", json!({"name": name, "arguments": arguments}))["result"].take();
+    assert_eq!(said["isError"], false, "{said}");
+    let text: Value = serde_json::from_str(said["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(text, said["structuredContent"]);
+    said["structuredContent"].clone()
+}
+
+fn fails(server: &Server, name: &str, arguments: Value) -> String {
+    let said = ask(server, "tools/call", json!({"name": name, "arguments": arguments}))["result"].take();
+    assert_eq!((&said["isError"], said.get("structuredContent")), (&json!(true), None), "{said}");
+    said["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_handshake_settles_the_revision_and_tools_are_listed_with_their_hints() {
+    let server = Server::start();
+    for (asked, given) in
+        [("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"), ("1999-01-01", "2025-11-25")]
+    {
+        let hello = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let result = ask(&server, "initialize", hello)["result"].take();
+        assert_eq!(
+            (&result["protocolVersion"], &result["serverInfo"]["name"]),
+            (&json!(given), &json!("everwhen"))
+        );
+        assert!(result["capabilities"]["tools"].is_object());
+    }
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let reply = send(&server, &["mcp-protocol-version: 2025-11-25"], &initialized);
+    assert_eq!((reply.status, reply.body.len()), (202, 0));
+    assert_eq!(ask(&server, "ping", json!({}))["result"], json!({}));
+    let tools = ask(&server, "tools/list", json!({}))["result"]["tools"].take();
+    let tools = tools.as_array().unwrap();
+    let hint = |name: &str, hint: &str| {
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+        assert!(tool["inputSchema"]["type"] == "object" && tool["outputSchema"]["type"] == "object");
+        tool["annotations"][hint].as_bool().unwrap()
+    };
+    for name in ["search_events", "get_run", "explain", "list_automations", "next_runs", "propose_change"] {
+        assert!(hint(name, "readOnlyHint") && !hint(name, "destructiveHint"), "{name}");
+    }
+    assert!(!hint("publish_event", "readOnlyHint") && hint("apply_change", "destructiveHint"));
+}
+
+#[test]
+fn tools_read_what_was_published_and_say_what_is_wrong() {
+    let server = Server::start();
+    server.apply("a.yaml", YAML);
+    let published =
+        call(&server, "publish_event", json!({"topic": "in.a", "payload": {"n": 1.5}, "key": "k"}));
+    let again = call(&server, "publish_event", json!({"topic": "in.a", "payload": {"n": 1.5}, "key": "k"}));
+    assert_eq!((&again["duplicate"], &again["position"]), (&json!(true), &published["position"]));
+    let found = call(&server, "search_events", json!({"topic": "in.#", "limit": 5, "order": "desc"}));
+    assert_eq!(found["events"][0]["payload"], json!({"n": 1.5}));
+    let event = call(&server, "get_event", json!({"id": published["position"]}));
+    assert_eq!(event["topic"], "in.a");
+    assert_eq!(call(&server, "list_automations", json!({}))["automations"][0]["name"], "greet");
+    assert_eq!(
+        call(&server, "next_runs", json!({"name": "greet", "count": 2}))["next"].as_array().unwrap().len(),
+        2
+    );
+    let run = call(&server, "list_runs", json!({"automation": "greet"}))["runs"][0]["id"].clone();
+    assert_eq!(call(&server, "get_run", json!({"id": run}))["status"], "completed");
+    let why = call(&server, "explain", json!({"what": "event", "id": published["position"].to_string()}));
+    assert_eq!(why["automations"][0]["outcome"], "ran");
+    assert!(fails(&server, "get_run", json!({"id": "run_0"})).contains("run.not_found"));
+    assert!(fails(&server, "get_run", json!({})).contains("\"id\\\" is missing"));
+    assert!(fails(&server, "search_events", json!({"colour": "red"})).contains("colour"));
+    assert!(fails(&server, "publish_event", json!({"topic": "graph.x"})).contains("event.topic_reserved"));
+}
+
+#[test]
+fn a_change_is_applied_only_with_the_hash_of_the_plan_that_it_still_is() {
+    let server = Server::start();
+    let files = json!({"a.yaml": YAML});
+    let plan = call(&server, "propose_change", json!({"files": files}));
+    assert_eq!(plan["added"], json!(["automation greet"]));
+    assert_eq!(call(&server, "list_automations", json!({}))["automations"], json!([]), "nothing was done");
+    assert!(fails(&server, "apply_change", json!({"files": files})).contains("hash"));
+    assert!(fails(&server, "apply_change", json!({"files": files, "hash": "0"})).contains("plan"));
+    let other = json!({"a.yaml": YAML.replace("1h", "2h")});
+    let hash = plan["hash"].clone();
+    assert!(fails(&server, "apply_change", json!({"files": other, "hash": hash})).contains("plan"));
+    let done = call(&server, "apply_change", json!({"files": files, "hash": hash}));
+    assert_eq!(done["added"], json!(["automation greet"]));
+    assert!(
+        fails(&server, "apply_change", json!({"files": files, "hash": hash})).contains("plan"),
+        "it is done"
+    );
+    assert!(
+        fails(&server, "propose_change", json!({"files": {"a.yaml": "automation: 7 7"}})).contains("a.yaml")
+    );
+}
+
+#[test]
+fn the_revision_without_a_handshake_says_everything_in_each_request() {
+    let server = Server::start();
+    let meta = |version: &str| {
+        json!({"io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {}})
+    };
+    let ask = |method: &str, version: &str, headers: &[&str]| {
+        let message =
+            json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"_meta": meta(version)}});
+        send(&server, headers, &message)
+    };
+    let both = ["mcp-protocol-version: 2026-07-28", "mcp-method: server/discover"];
+    let found = ask("server/discover", "2026-07-28", &both).ok(200)["result"].take();
+    assert_eq!(found["resultType"], "complete");
+    assert_eq!(found["supportedVersions"][0], "2026-07-28");
+    let listed = ["mcp-protocol-version: 2026-07-28", "mcp-method: tools/list"];
+    let tools = ask("tools/list", "2026-07-28", &listed).ok(200)["result"].take();
+    assert!(tools["tools"].as_array().unwrap().len() >= 10 && tools["cacheScope"] == "private");
+    let code = |reply: Reply| (reply.status, reply.json()["error"]["code"].as_i64().unwrap());
+    assert_eq!(code(ask("tools/list", "2026-07-28", &listed[..1])), (400, -32_020), "no method in a header");
+    assert_eq!(code(ask("tools/list", "2026-07-28", &both)), (400, -32_020), "another method");
+    let old = ["mcp-protocol-version: 1900-01-01", "mcp-method: tools/list"];
+    let refused = ask("tools/list", "1900-01-01", &old);
+    assert_eq!(refused.json()["error"]["data"]["requested"], "1900-01-01");
+    assert_eq!(code(refused), (400, -32_022));
+    let unknown = ["mcp-protocol-version: 2026-07-28", "mcp-method: no/such"];
+    assert_eq!(code(ask("no/such", "2026-07-28", &unknown)), (404, -32_601));
+    let legacy = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    assert_eq!(code(send(&server, &["mcp-protocol-version: not-a-version"], &legacy)), (400, -32_022));
+}
+
+#[test]
+fn what_is_no_message_is_refused_and_a_foreign_page_too() {
+    let server = Server::start();
+    let code = |reply: Reply| (reply.status, reply.json()["error"]["code"].as_i64().unwrap());
+    let json = ["content-type: application/json"];
+    assert_eq!(code(server.send("POST", "/mcp", &json, "{")), (400, -32_700));
+    assert_eq!(code(server.send("POST", "/mcp", &json, "[]")), (400, -32_600));
+    assert_eq!(code(server.send("POST", "/mcp", &json, r#"{"id":1,"method":"ping"}"#)), (400, -32_600));
+    assert_eq!(code(server.post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"no/such"}"#)), (200, -32_601));
+    let unknown = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "nope"}});
+    assert_eq!(code(send(&server, &[], &unknown)), (200, -32_602));
+    assert_eq!(server.get("/mcp").status, 405);
+    let page = send(
+        &server,
+        &["origin: http://evil.example"],
+        &json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+    );
+    page.refused(403, "auth.denied");
+}
+
+#[test]
+fn an_agent_sees_and_may_what_its_token_may() {
+    let server = Server::start_with(server::Patience::default(), Some("the-directory"));
+    let made = server.send(
+        "POST",
+        "/v1/tokens",
+        &["authorization: Bearer the-directory", "content-type: application/json"],
+        r#"{"role":"viewer","name":"agent"}"#,
+    );
+    let bearer = format!("authorization: Bearer {}", made.ok(201)["token"].as_str().unwrap());
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    send(&server, &[], &list).refused(401, "auth.required");
+    let tools = send(&server, &[&bearer], &list).ok(200)["result"]["tools"].take();
+    let names: Vec<&str> =
+        tools.as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert!(names.contains(&"search_events") && !names.contains(&"publish_event"), "{names:?}");
+    let publish = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "publish_event", "arguments": {"topic": "a.b"}}});
+    let refused = send(&server, &[&bearer], &publish).ok(200);
+    assert_eq!(refused["error"]["code"], -32_602, "as good as absent: {refused}");
+}

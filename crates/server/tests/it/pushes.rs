@@ -1,0 +1,45 @@
+//! Pushes over HTTP: made, shown without their secret, paused, resumed, removed with their group.
+
+use serde_json::json;
+
+use crate::harness::Server;
+
+#[test]
+fn a_push_is_a_row_with_a_group_and_tells_its_secret_once() {
+    let server = Server::start();
+    let said = json!({"url": "https://shop.example.org/in", "pattern": ["order.*", "stock.#"], "ordered": true,
+        "filter": "event.payload.n > 1", "format": "cloudevents"});
+    let made = server.put("/v1/push/shop", said.to_string()).ok(201);
+    assert!(made["secret"].as_str().unwrap().starts_with("whsec_"));
+    assert_eq!((&made["state"], &made["group"]), (&json!("active"), &json!("push-shop")));
+    let shown = server.get("/v1/push/shop").ok(200);
+    assert_eq!(
+        (shown.get("secret"), &shown["lag"], &shown["format"]),
+        (None, &json!(0), &json!("cloudevents"))
+    );
+    assert_eq!(server.get("/v1/groups/push-shop").ok(200)["ordering"], "strict");
+    let again = server.put("/v1/push/shop", said.to_string()).ok(200);
+    assert_eq!(again.get("secret"), None, "the one that was told stays");
+    assert_eq!(server.post("/v1/push/shop/pause", "").ok(200)["state"], "paused");
+    assert_eq!(server.get("/v1/groups/push-shop").ok(200)["paused"], true);
+    assert_eq!(server.post("/v1/push/shop/resume", "").ok(200)["state"], "active");
+    assert_eq!(server.get("/v1/push").ok(200)["pushes"].as_array().unwrap().len(), 1);
+    server.post("/v1/push/shop/dance", "").refused(404, "not_found");
+    server.send("DELETE", "/v1/push/shop", &[], "").ok(200);
+    server.get("/v1/push/shop").refused(404, "not_found");
+    server.get("/v1/groups/push-shop").refused(404, "group.not_found");
+    let text = server.get("/v1/events?topic=graph.%23").text();
+    assert!(!text.contains(made["secret"].as_str().unwrap()), "sealed");
+}
+
+#[test]
+fn a_test_tells_that_an_address_inside_is_refused() {
+    let server = Server::start();
+    let said = json!({"url": format!("http://{}/livez", server.address), "pattern": "#"});
+    server.put("/v1/push/self", said.to_string()).ok(201);
+    let told = server.post("/v1/push/self/test", "").ok(200);
+    assert_eq!(told["ok"], false);
+    assert!(told["error"].as_str().unwrap().contains("loopback"), "{told}");
+    let wrong = server.put("/v1/push/self", r##"{"url":"https://a/","pattern":"#","colour":1}"##);
+    assert_eq!(wrong.refused(422, "push.invalid")["pointer"], "/colour");
+}
