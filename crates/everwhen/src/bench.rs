@@ -17,6 +17,7 @@ pub mod run;
 pub mod slo;
 pub mod soak;
 pub mod sqlite;
+pub mod subscribers;
 pub mod tenants;
 pub mod timer;
 pub mod wait;
@@ -234,6 +235,22 @@ Examples:
         #[arg(long, default_value_t = 500)]
         events: u64,
     },
+    /// Many WebSockets: what an idle one weighs, and how soon one event reaches those that listen
+    #[command(after_long_help = "\
+Examples:
+  everwhen bench subscribers
+  everwhen bench subscribers --subscribers 2000 --json")]
+    Subscribers {
+        /// How many are connected
+        #[arg(long, default_value_t = 10_000)]
+        subscribers: usize,
+        /// How many of them listen to what is published
+        #[arg(long, default_value_t = 1_000)]
+        live: usize,
+        /// How many events are published, one after the other
+        #[arg(long, default_value_t = 50)]
+        events: usize,
+    },
     /// Opening after a clean stop
     #[command(after_long_help = "\
 Examples:
@@ -275,7 +292,7 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
         let problem = Problem::new(Code::UsageInvalid, words);
         Err(problem
             .hint(
-                "name one of publish, deliver, entity, auth, tenants, check, expr, route, run, wait, timer, gate, open and soak, or give --slo alone",
+                "name one of publish, deliver, entity, auth, tenants, check, expr, route, run, wait, timer, gate, subscribers, open and soak, or give --slo alone",
             )
             .into())
     };
@@ -330,6 +347,13 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
         Bench::Open { events, .. } => {
             let bar = session.out.progress("fill", events);
             let report = open::run(dir, events, &mut |done| bar.set_position(done));
+            bar.finish_and_clear();
+            report
+        }
+        Bench::Subscribers { subscribers, live, events } => {
+            let bar = session.out.progress("connect", subscribers as u64);
+            let load = subscribers::Load { subscribers, live: live.min(subscribers), events: events.max(1) };
+            let report = subscribers::run(dir, load, &mut |done| bar.set_position(done));
             bar.finish_and_clear();
             report
         }

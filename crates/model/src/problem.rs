@@ -79,6 +79,7 @@ codes! {
     StoreNotFound "store.not_found" 404 3 Operator "there is no data directory here";
     StoreExists "store.exists" 409 4 Operator "the target directory is not empty";
     NotFound "not_found" 404 3 Author "there is nothing here";
+    NotAvailable "not_available" 409 4 Author "this is not there yet";
     AuthRequired "auth.required" 401 5 Author "a token is required";
     AuthDenied "auth.denied" 403 5 Author "not allowed";
     TenantExists "tenant.exists" 409 4 Author "there is such a tenant already";
@@ -90,6 +91,9 @@ codes! {
     PushInvalid "push.invalid" 422 4 Author "the push is not valid";
     QuotaExceeded "quota.exceeded" 429 6 Author "a limit was reached";
     IfMatchFailed "if_match.failed" 412 4 Author "it changed in between";
+    IdempotencyMismatch "idempotency.mismatch" 422 4 Author "the key was used for another request";
+    IdempotencyBusy "idempotency.busy" 409 6 Outside "a request with this key is in progress";
+    IdempotencyDone "idempotency.done" 409 4 Author "it was done before, and its answer is not kept";
     ConfigUnknownKey "config.unknown_key" 422 2 Operator "the configuration has an unknown key";
     ConfigInvalid "config.invalid" 422 2 Operator "the configuration has a wrong value";
     UsageInvalid "usage.invalid" 422 2 Author "the command was not understood";

@@ -12,6 +12,19 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }
 
+/// A task that ends with whoever holds this.
+pub struct Task(tokio::task::AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub fn task(task: impl Future<Output = ()> + Send + 'static) -> Task {
+    Task(tokio::spawn(task).abort_handle())
+}
+
 /// Work that may read the disk, off the threads that serve connections.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,

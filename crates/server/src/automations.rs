@@ -10,6 +10,7 @@ use crate::body::{object, only_json, value};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
+use crate::{listing, ws};
 
 const BODY_MAX: usize = 4 << 20;
 
@@ -17,21 +18,35 @@ const BODY_MAX: usize = 4 << 20;
 pub async fn create(call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
-    let tenant = call.tenant.clone();
+    let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
     let said = value(&call.bytes(BODY_MAX).await?)?;
-    let made = aside::blocking(move || tenant.create_automation(&said)).await?;
-    Ok(json_answer(StatusCode::CREATED, made.to_string()))
+    let of = tenant.clone();
+    let made = aside::blocking(move || of.create_automation(&said)).await?;
+    ws::told_one(&doors, &tenant, "automation_created", &made);
+    listing::tagged(StatusCode::CREATED, &made, &tag(&made))
+}
+
+/// What is declared and whether it is on; not how its runs fare.
+pub fn tag(automation: &Value) -> String {
+    listing::tag(automation, &["version", "enabled", "paused"])
 }
 
 /// `PATCH /v1/automations/{name}`
 pub async fn patch(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
-    let tenant = call.tenant.clone();
+    let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
+    let headers = call.head.headers.clone();
     let Value::Object(patch) = value(&call.bytes(BODY_MAX).await?)? else {
         return Err(Problem::new(Code::RequestInvalid, "a patch is an object of the keys to change").into());
     };
-    let made = aside::blocking(move || tenant.patch_automation(&name, &patch)).await?;
-    Ok(json_answer(StatusCode::OK, made.to_string()))
+    let of = tenant.clone();
+    let patched = aside::blocking(move || {
+        listing::check_match(&headers, &tag(&of.automation(&name)?))?;
+        of.patch_automation(&name, &patch)
+    });
+    let made = patched.await?;
+    ws::told_one(&doors, &tenant, "automation_updated", &made);
+    listing::tagged(StatusCode::OK, &made, &tag(&made))
 }
 
 /// `DELETE /v1/automations/{name}?runs=cancel|finish`
@@ -47,7 +62,8 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
         }
     };
     let tenant = call.tenant.clone();
-    aside::blocking(move || tenant.delete_automation(&name, finish)).await?;
+    let plan = aside::blocking(move || tenant.delete_automation(&name, finish)).await?;
+    ws::told_of(&call.doors, &call.tenant, &plan).await;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use engine::authority::Grant;
+use engine::authority::{Grant, Permission};
 use engine::{Caller, DEFAULT_TENANT, Seen, Tenant};
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
@@ -17,8 +17,8 @@ use crate::problem::{Refusal, bad_request};
 use crate::query::Params;
 use crate::{Doors, aside, body, rights};
 
-const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
-const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
+pub const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
+pub const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
 /// The parameter of every read, and a field of what a pull says.
 pub const MIN_POSITION: &str = "min_position";
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -52,6 +52,23 @@ fn refused(problem: Problem) -> Response {
 }
 
 impl Call {
+    /// A request that is no route's: it needs what is said here, or only a token.
+    pub async fn admitted(
+        request: Request,
+        doors: &Arc<Doors>,
+        needed: Option<Permission>,
+    ) -> Result<Call, Problem> {
+        let (head, body) = request.into_parts();
+        let grant = rights::grant(&head, doors)?;
+        if let (Some(grant), Some(needed)) = (&grant, needed)
+            && !grant.may(needed)
+        {
+            let detail = format!("this token does not allow \"{}\"", needed.as_str());
+            return Err(Problem::new(Code::AuthDenied, detail).hint("use a token that does"));
+        }
+        Call::of(head, body, grant, doors).await
+    }
+
     async fn of(
         head: Parts,
         body: Body,
@@ -155,7 +172,7 @@ fn is_trace(text: &str) -> bool {
     [2, 32, 16, 2].into_iter().all(|length| parts.next().is_some_and(|part| hex(part, length)))
 }
 
-async fn tenant(named: Option<&str>, doors: &Arc<Doors>) -> Result<Tenant, Problem> {
+pub async fn tenant(named: Option<&str>, doors: &Arc<Doors>) -> Result<Tenant, Problem> {
     let name = named.unwrap_or(&doors.default_tenant);
     let default = name == doors.default_tenant;
     doors.engine.admits(name)?;
@@ -170,6 +187,12 @@ async fn tenant(named: Option<&str>, doors: &Arc<Doors>) -> Result<Tenant, Probl
         let _ = doors.default.set(tenant.clone());
     }
     Ok(tenant)
+}
+
+/// A tenant by name, as it is now.
+pub async fn visited(doors: &Doors, name: &str) -> Result<Tenant, Problem> {
+    let (engine, name) = (doors.engine.clone(), name.to_owned());
+    aside::blocking(move || engine.visit(&name)).await
 }
 
 /// A header's text; absent when it is empty.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -22,10 +22,19 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// What waits in memory to be sent to a client that does not read, and what is read at once.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 
+/// What HTTP/2 by prior knowledge begins with.
+const HTTP2: &[u8; 14] = b"PRI * HTTP/2.0";
+/// Calls under way on one connection.
+const STREAMS_MAX: u32 = 200;
+
 /// Ends the connection of the request that it came with, whatever is still to be sent on it: a client that does not
 /// read keeps the connection busy, and nothing else notices.
 #[derive(Clone)]
 pub struct Cut(pub Arc<Notify>);
+
+/// Held by whatever outlives its request on an upgraded connection: the server waits for it when it stops.
+#[derive(Clone)]
+pub struct Held(#[expect(dead_code, reason = "only that it is held matters")] mpsc::Sender<Infallible>);
 
 /// Accepts until `shutdown`, then lets requests in progress finish, for `patience.grace` at most.
 pub async fn accept(
@@ -47,8 +56,7 @@ pub async fn accept(
                 Ok((socket, from)) => {
                     let (router, doors, open) = (router.clone(), doors.clone(), open.clone());
                     aside::spawn(async move {
-                        connection(socket, Peer(from.ip()), router, doors).await;
-                        drop(open);
+                        connection(socket, Peer(from.ip()), router, doors, Held(open)).await;
                     });
                 }
                 Err(error) => pause_after(&error).await,
@@ -80,8 +88,34 @@ async fn pause_after(error: &std::io::Error) {
     }
 }
 
-async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>) {
+/// HTTP/2 by prior knowledge begins with words that no request of HTTP/1.1 begins with. They are looked at and left where
+/// they are; who says nothing in time is not waited for.
+async fn speaks_http2(socket: &TcpStream, patience: Duration) -> Option<bool> {
+    let mut begun = [0; HTTP2.len()];
+    let looked = tokio::time::timeout(patience, async {
+        loop {
+            let length = socket.peek(&mut begun).await.ok()?;
+            if length == 0 || length == HTTP2.len() || begun[..length] != HTTP2[..length] {
+                return Some(begun == *HTTP2);
+            }
+            // Too little to tell, and more makes no new noise: looked at again in a moment.
+            let _ = tokio::time::timeout(Duration::from_millis(5), std::future::pending::<()>()).await;
+        }
+    });
+    looked.await.ok().flatten()
+}
+
+async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
     let _ = socket.set_nodelay(true);
+    let spoken = tokio::select! {
+        spoken = speaks_http2(&socket, doors.patience.head) => spoken,
+        () = doors.closing() => None,
+    };
+    match spoken {
+        Some(true) => return connection2(socket, peer, router, doors, held).await,
+        Some(false) => {}
+        None => return,
+    }
     let mut phase = doors.phase.clone();
     let patience = doors.patience;
     let cut = Cut(Arc::new(Notify::new()));
@@ -91,6 +125,7 @@ async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: 
         service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(cut.clone());
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(held.clone());
             guard::answer(router.clone(), doors.clone(), request)
         })
     };
@@ -101,7 +136,8 @@ async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: 
         .header_read_timeout(patience.head)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(socket), service);
+        .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     loop {
         tokio::select! {
@@ -112,6 +148,45 @@ async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: 
                 return;
             }
             () = cut.0.notified() => return,
+            changed = phase.changed() => {
+                if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// As [`connection`], over HTTP/2. A stream that does not read is cut by itself; the connection lives while it answers pings.
+async fn connection2(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
+    let mut phase = doors.phase.clone();
+    let patience = doors.patience;
+    let service = {
+        let doors = doors.clone();
+        service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(held.clone());
+            guard::answer(router.clone(), doors.clone(), request)
+        })
+    };
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_send_buf_size(BUFFER_BYTES_MAX)
+        .keep_alive_interval(patience.ping)
+        .keep_alive_timeout(patience.head)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut connection = std::pin::pin!(connection);
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
             changed = phase.changed() => {
                 if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
                     return;

@@ -10,14 +10,15 @@ use hyper::header::{ETAG, HeaderValue};
 use lang::declare::check_workspace;
 use model::definition::{Definition, Kind};
 use model::{Code, Problem, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::aside;
 use crate::body::{instant, object, only_json};
 use crate::caller::Call;
 use crate::entities;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
+use crate::ws;
+use crate::{aside, listing};
 
 /// Largest workspace in one request.
 const WORKSPACE_BYTES_MAX: usize = 16 << 20;
@@ -25,11 +26,11 @@ const ARGS_BYTES_MAX: usize = 1 << 20;
 
 /// `GET /v1/concepts`
 pub async fn concepts(call: Call) -> Answer {
-    call.read_params(&[]).await?;
+    let params = call.read_params(&listing::PARAMS).await?;
     let catalog = call.tenant.catalog();
     let entries = catalog.entries().filter(|((kind, _), _)| *kind == Kind::Concept);
-    let concepts: Vec<Value> = entries.map(|(_, entry)| shown(entry)).collect();
-    Ok(json_answer(StatusCode::OK, json!({ "concepts": concepts }).to_string()))
+    let concepts = entries.map(|((_, id), entry)| (id.clone(), shown(entry))).collect();
+    listing::page_of(&params, "concepts", concepts)
 }
 
 /// `GET /v1/concepts/{id}`
@@ -96,9 +97,11 @@ pub async fn plan(call: Call) -> Answer {
 
 /// `POST /v1/apply`
 pub async fn apply(call: Call) -> Answer {
-    let tenant = call.tenant.clone();
+    let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
     let (workspace, definitions) = workspace(call).await?;
-    answered(tenant.apply(&workspace, definitions).await?)
+    let plan = tenant.apply(&workspace, definitions).await?;
+    ws::told_of(&doors, &tenant, &plan).await;
+    answered(plan)
 }
 
 /// `POST /v1/backtest`

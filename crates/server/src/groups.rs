@@ -16,7 +16,7 @@ use crate::body::{self, object_or};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
-use crate::{Doors, aside};
+use crate::{Doors, aside, listing};
 
 pub mod deliver;
 
@@ -60,11 +60,10 @@ fn shown(status: StatusCode, group: &GroupView) -> Response {
 }
 
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
+    let params = call.read_params(&listing::PARAMS).await?;
     let seen = call.seen();
     let groups = aside::blocking(move || Ok(seen.groups())).await?;
-    let groups: Vec<Value> = groups.iter().map(GroupView::to_json).collect();
-    Ok(json_answer(StatusCode::OK, json!({ "groups": groups }).to_string()))
+    listing::page(&params, "groups", "name", groups.iter().map(GroupView::to_json).collect())
 }
 
 pub async fn put(Path(name): Path<String>, call: Call) -> Answer {

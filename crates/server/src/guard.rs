@@ -21,7 +21,7 @@ use model::{Code, Problem};
 
 use crate::caller::Call;
 use crate::problem::Refusal;
-use crate::{Doors, maintain, mcp, origin, publish};
+use crate::{Doors, grpc, idempotency, maintain, mcp, origin, publish};
 
 /// Answers one request, whatever happens inside.
 pub async fn answer(
@@ -49,6 +49,12 @@ pub async fn answer(
 /// Publishing goes past the router, whose boxes cost 4 % of the CPU at 256 connections; all else goes
 /// through it.
 async fn route(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Result<Response, Infallible> {
+    if grpc::concerns(&request) {
+        return Ok(grpc::answer(doors, request).await);
+    }
+    if idempotency::concerns(request.method(), request.uri().path(), request.headers()) {
+        return idempotency::once(router, doors, request).await;
+    }
     let mut request = request;
     if request.uri().path() == "/mcp" {
         request.extensions_mut().insert(mcp::Inside(router.clone()));

@@ -24,7 +24,7 @@ use crate::body::{self, object, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
-use crate::{Doors, aside};
+use crate::{Doors, aside, listing};
 use signature::{Delivery, Scheme, Secret};
 
 const BODY_MAX: usize = 64 << 10;
@@ -34,8 +34,8 @@ const FIELDS: [&str; 4] = ["scheme", "secret", "topic", "space"];
 
 /// `GET /v1/hooks`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
-    Ok(json_answer(StatusCode::OK, json!({ "hooks": call.tenant.hooks()? }).to_string()))
+    let params = call.read_params(&listing::PARAMS).await?;
+    listing::page(&params, "hooks", "name", call.tenant.hooks()?)
 }
 
 /// `GET /v1/hooks/{name}`

@@ -30,13 +30,17 @@ mod declared;
 mod entities;
 mod events;
 mod groups;
+mod grpc;
 mod guard;
 mod health;
 mod hooks;
+mod idempotency;
+mod listing;
 mod logins;
 mod maintain;
 mod mcp;
 mod metrics;
+mod openapi;
 mod origin;
 mod page;
 mod patience;
@@ -49,13 +53,16 @@ mod rights;
 mod routes;
 mod runs;
 mod seed003;
+mod session;
 mod stream;
 mod subscriptions;
 mod tasks;
 mod tenants;
 mod tokens;
+mod ws;
 
 pub use hooks::{check as check_hook, signature, tried};
+pub use openapi::document as openapi;
 pub use subscriptions::drained;
 pub use tenants::read_quota;
 pub use tokens::terms;
@@ -107,6 +114,8 @@ pub async fn serve_with(
         patience,
         phase: watched,
         logins: logins::Logins::default(),
+        automations: ws::channel(),
+        keys: Default::default(),
     });
     connection::accept(listener, doors, phase, shutdown).await;
     Ok(())
@@ -126,6 +135,9 @@ pub(crate) struct Doors {
     phase: watch::Receiver<Phase>,
     /// Tokens that were none.
     logins: logins::Logins,
+    /// What is done to automations, for those who watch them.
+    automations: ws::Automations,
+    keys: idempotency::Keys,
 }
 
 /// How far the server is from its end.

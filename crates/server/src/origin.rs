@@ -8,7 +8,7 @@
 //! ```
 //! Browsers cannot be told to leave either header out. On other addresses neither says who asks.
 
-use hyper::header::{HOST, HeaderValue, ORIGIN};
+use hyper::header::{HOST, HeaderValue, ORIGIN, UPGRADE};
 use hyper::{Method, Request};
 use model::{Code, Problem};
 
@@ -21,7 +21,9 @@ pub fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         return Err(Problem::new(Code::AuthDenied, format!("this server is not known as \"{host}\""))
             .hint("ask for it by its address or as localhost; a proxy in front of it has to do the same"));
     }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    // A page may open a WebSocket anywhere, and what comes then is not asked again.
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        && !headers.contains_key(UPGRADE);
     let Some(origin) = headers.get(ORIGIN).filter(|_| !reads) else { return Ok(()) };
     let from = after_scheme(origin.as_bytes());
     if from.is_some_and(|from| same_host(name(from), name(host.unwrap_or_default()))) {
@@ -104,5 +106,16 @@ mod tests {
             }
             ask("GET", "127.0.0.1:3837", Some(origin)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_page_of_another_host_opens_no_socket() {
+        let open = |origin: &str| {
+            let request = Request::builder().uri("/v1/ws").header(HOST, "127.0.0.1:3837");
+            check(&request.header(UPGRADE, "websocket").header(ORIGIN, origin).body(()).unwrap())
+        };
+        open("http://localhost:5173").unwrap();
+        assert_eq!(open("http://evil.example").unwrap_err().code(), Code::AuthDenied);
+        assert_eq!(open("null").unwrap_err().code(), Code::AuthDenied);
     }
 }

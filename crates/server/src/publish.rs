@@ -5,20 +5,19 @@ use axum::body::Body;
 use axum::response::Response;
 use engine::settings::Limits;
 use engine::{Draft, Outcome};
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use model::event::push_text;
 use model::{Code, Problem};
 
 use crate::body;
 use crate::caller::{Call, text};
+use crate::idempotency::KEY;
 use crate::problem::{Answer, bad_request};
 
 mod cloud;
 pub mod lines;
 mod ndjson;
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A JSON array is one commit, and one commit has a bound (rules R5).
 const ARRAY_BYTES_MAX: usize = 1 << 20;
@@ -73,7 +72,7 @@ pub async fn publish(call: Call) -> Answer {
         }
         Said::Many(_) if key.is_some() => {
             let why = "belongs to a single event, not to a list";
-            Err(bad_request(IDEMPOTENCY_KEY.as_str(), why).hint("give each event its own \"key\"").into())
+            Err(bad_request(KEY.as_str(), why).hint("give each event its own \"key\"").into())
         }
         Said::Many(drafts) => {
             let outcomes = tenant.publish_all(&caller, drafts).await.map_err(named)?;
@@ -129,10 +128,10 @@ pub fn event_bytes_max(limits: &Limits) -> usize {
 
 /// An empty key would be no key, and a client that sends one believes that it has one.
 fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let key = text(headers, &IDEMPOTENCY_KEY)?.map(str::to_owned);
-    if key.is_none() && headers.contains_key(&IDEMPOTENCY_KEY) {
+    let key = text(headers, &KEY)?.map(str::to_owned);
+    if key.is_none() && headers.contains_key(&KEY) {
         let why = "is empty";
-        return Err(bad_request(IDEMPOTENCY_KEY.as_str(), why).hint("give a key, or leave the header out"));
+        return Err(bad_request(KEY.as_str(), why).hint("give a key, or leave the header out"));
     }
     Ok(key)
 }

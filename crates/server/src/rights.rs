@@ -13,9 +13,9 @@ use axum::extract::MatchedPath;
 use axum::response::{IntoResponse, Response};
 use engine::authority::{Grant, Permission};
 use engine::{Engine, Tenant};
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
+use hyper::{HeaderMap, Method, StatusCode};
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
@@ -53,9 +53,10 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
     if doors.no_auth {
         return Ok(None);
     }
-    let given = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let headers = &head.headers;
+    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).or_else(|| offered(headers));
     let bearer = |given: &'_ str| {
-        given.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).is_some()
+        given.split_once([' ', '.']).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).is_some()
     };
     let Some(given) = given.filter(|given| bearer(given)).and_then(|given| given.get(7..)).map(str::trim)
     else {
@@ -147,6 +148,13 @@ pub fn may(engine: &Engine, token: &str, method: &str, path: &str) -> Result<boo
     engine.admits(&grant.tenant)?;
     let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
     Ok(needed(&method, path).is_none_or(|needed| grant.may(needed)))
+}
+
+/// As browsers say it, which cannot give a WebSocket headers of their own: as a subprotocol, `bearer.ew_…`. An address
+/// would end up in logs; this header does not.
+fn offered(headers: &HeaderMap) -> Option<&str> {
+    let offers = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|value| value.to_str().ok());
+    offers.flat_map(|offer| offer.split(',')).map(str::trim).find(|offer| offer.starts_with("bearer."))
 }
 
 /// What a route answers to who may not use it; `None`: they may.

@@ -8,7 +8,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::{
     Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, mcp, metrics,
-    page, problem, publish, pushes, runs, seed003, stream, subscriptions, tasks, tenants, tokens,
+    openapi, page, problem, publish, pushes, runs, seed003, stream, subscriptions, tasks, tenants, tokens,
+    ws,
 };
 
 /// One method of one path.
@@ -137,6 +138,8 @@ routes! {
             "`enable`, `disable`, `pause`, `resume` or `drain`";
         get "/v1/runs" runs::list, "read",
             "Runs, newest first, by `automation status since limit cursor`";
+        get "/v1/runs/stream" stream::changes::runs, "read",
+            "Follow runs as they change, as server-sent events, by `automation status after`; `Last-Event-ID` goes on";
         post "/v1/runs" runs::operate::start, "automation:write",
             "Start `automation` by hand, with `input event dry_run`; `Prefer: wait=10`";
         post "/v1/runs/bulk" runs::operate::bulk, "automation:write",
@@ -163,6 +166,8 @@ routes! {
             "The task is not done: `token`, `error`, `retryable`";
         get "/v1/decisions" runs::decisions, "read",
             "What became of occurrences, by `automation outcome since limit cursor`";
+        get "/v1/decisions/stream" stream::changes::decisions, "read",
+            "Follow decisions as they fall, as server-sent events, by `automation outcome after`; `Last-Event-ID` goes on";
         get "/v1/explain/{what}/{id}" runs::explain, "read",
             "Why an `event`, an `automation` (`since`) or a `run` did what it did";
         post "/v1/simulate" runs::operate::simulate, "automation:write",
@@ -185,6 +190,10 @@ routes! {
             "`enable` or `disable`";
         post "/v1/clock" clock::advance, "node",
             "Move the clock of a `serve --clock`: `advance` or `to`";
+    }
+    "Streams" {
+        get "/v1/ws" ws::open, "token",
+            "WebSocket: subscribe, consume from groups, watch automations; each message needs what its route would";
     }
     "Tokens" {
         get "/v1/tokens" tokens::list, "admin",
@@ -251,6 +260,8 @@ routes! {
             "It can take events; if not, what is failing";
         get "/metrics" metrics::metrics, "metrics",
             "For Prometheus";
+        get "/openapi.json" openapi::page, "open",
+            "All of this for programs, in OpenAPI 3.1";
         get "/errors/{code}" problem::page, "open",
             "What an error code means";
     }

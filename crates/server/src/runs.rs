@@ -11,12 +11,13 @@ use model::record::Outcome;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use crate::aside;
 use crate::body::{object, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 use crate::query::Params;
+use crate::ws;
+use crate::{aside, automations, listing};
 
 const BODY_MAX: usize = 1 << 20;
 
@@ -60,7 +61,7 @@ fn wanted(params: &Params, status: &str) -> Result<Wanted, Problem> {
     })
 }
 
-fn page(name: &str, (items, next): (Vec<Value>, Option<u64>)) -> Answer {
+fn newest(name: &str, (items, next): (Vec<Value>, Option<u64>)) -> Answer {
     let mut value = json!({ name: items });
     if let Some(next) = next {
         value["next"] = next.to_string().into();
@@ -73,7 +74,7 @@ pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&["automation", "status", "since", "limit", "cursor"]).await?;
     let wanted = wanted(&params, "status")?;
     operate::status(wanted.status.as_deref())?;
-    page("runs", ask_seen(&call, move |seen| seen.runs(&wanted)).await?)
+    newest("runs", ask_seen(&call, move |seen| seen.runs(&wanted)).await?)
 }
 
 /// `GET /v1/runs/{id}`
@@ -84,15 +85,16 @@ pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
 
 /// `GET /v1/automations`
 pub async fn automations(call: Call) -> Answer {
-    call.read_params(&[]).await?;
+    let params = call.read_params(&listing::PARAMS).await?;
     let all = ask(&call, |tenant, _| tenant.automations()).await?;
-    ok(&json!({ "automations": all }))
+    listing::page(&params, "automations", "name", all)
 }
 
 /// `GET /v1/automations/{name}`
 pub async fn automation(Path(name): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    ok(&ask(&call, move |tenant, _| tenant.automation(&name)).await?)
+    let automation = ask(&call, move |tenant, _| tenant.automation(&name)).await?;
+    listing::tagged(StatusCode::OK, &automation, &automations::tag(&automation))
 }
 
 /// `GET /v1/automations/{name}/next`
@@ -122,14 +124,16 @@ pub async fn toggle(Path((name, what)): Path<(String, String)>, call: Call) -> A
         tenant.set_automation(&name, toggle)?;
         tenant.automation(&name)
     });
-    ok(&set.await?)
+    let set = set.await?;
+    ws::told_one(&call.doors, &call.tenant, "automation_updated", &set);
+    ok(&set)
 }
 
 /// `GET /v1/waits`
 pub async fn waits(call: Call) -> Answer {
-    call.read_params(&[]).await?;
+    let params = call.read_params(&listing::PARAMS).await?;
     let waits = ask_seen(&call, |seen| seen.waits()).await?;
-    ok(&json!({ "waits": waits }))
+    listing::page(&params, "waits", "id", waits)
 }
 
 /// `POST /v1/waits/{id}/answer`
@@ -157,11 +161,11 @@ pub async fn decisions(call: Call) -> Answer {
     let params = call.read_params(&["automation", "outcome", "since", "limit", "cursor"]).await?;
     let wanted = wanted(&params, "outcome")?;
     outcome(wanted.status.as_deref())?;
-    page("decisions", ask_seen(&call, move |seen| seen.decisions(&wanted)).await?)
+    newest("decisions", ask_seen(&call, move |seen| seen.decisions(&wanted)).await?)
 }
 
 /// An outcome that there is, or none.
-fn outcome(given: Option<&str>) -> Result<(), Problem> {
+pub fn outcome(given: Option<&str>) -> Result<(), Problem> {
     let known: Vec<&str> =
         std::iter::once(Outcome::Pending).chain(Outcome::ENDS).map(Outcome::as_str).collect();
     match given {

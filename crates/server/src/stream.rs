@@ -4,6 +4,8 @@
 //! its place in the ledger; one that takes nothing at all while its buffer is full is told so and closed,
 //! and can come back with the last id it saw. It is closed also if it does not read that.
 
+pub mod changes;
+
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -11,13 +13,13 @@ use axum::response::Response;
 use engine::{Follow, Follower};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use model::event::Event;
-use model::{Code, Problem};
+use model::{Code, Position, Problem};
 
 use crate::caller::{Call, text};
 use crate::connection::Cut;
-use crate::pipe::{Feed, pipe};
+use crate::pipe::{Feed, Outlet, pipe};
 use crate::problem::Answer;
-use crate::query::position;
+use crate::query::{Params, position};
 use crate::{Doors, aside};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -29,19 +31,15 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Events taken from the ledger at once.
 const EVENTS_MAX: usize = 128;
 /// When a client should come back after the server stopped.
-const RECONNECT_AFTER_MS: u32 = 1_000;
+pub const RECONNECT_AFTER_MS: u32 = 1_000;
 
 pub async fn stream(call: Call) -> Answer {
     let params = call.read_params(&["topic", "space", "filter", "after"]).await?;
-    let after = match text(&call.head.headers, &LAST_EVENT_ID)? {
-        Some(last) => Some(position(LAST_EVENT_ID.as_str(), last)?),
-        None => params.position("after")?,
-    };
     let follow = Follow {
         patterns: params.pattern("topic")?.into_iter().collect(),
         space: params.owned("space"),
         filter: params.filter("filter")?,
-        after,
+        after: after(&call, &params)?,
         sight: call.caller.sight.clone(),
     };
     let cut = call.head.extensions.get::<Cut>().cloned();
@@ -56,12 +54,24 @@ pub async fn stream(call: Call) -> Answer {
             leave(&feed, &cut, &call.doors).await;
         }
     });
+    Ok(streamed(outlet))
+}
+
+/// Where to begin: after the last event that a client saw, which wins, or after a position.
+fn after(call: &Call, params: &Params) -> Result<Option<Position>, Problem> {
+    match text(&call.head.headers, &LAST_EVENT_ID)? {
+        Some(last) => Ok(Some(position(LAST_EVENT_ID.as_str(), last)?)),
+        None => params.position("after"),
+    }
+}
+
+fn streamed(outlet: Outlet) -> Response {
     let mut response = Response::new(Body::new(outlet));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    Ok(response)
+    response
 }
 
 /// What the reader was told last is still to be read; a reader that does not must not hold the connection for ever.
@@ -73,8 +83,7 @@ async fn leave(feed: &Feed, cut: &Cut, doors: &Doors) {
 
 async fn run(mut follower: Follower, feed: &Feed, doors: &Doors, over: impl Future<Output = Problem>) {
     let mut over = std::pin::pin!(over);
-    let position = follower.position();
-    feed.push(format!("event: ready\ndata: {{\"position\":{position}}}\n\n").as_bytes());
+    feed.push(ready(follower.position()).as_bytes());
     loop {
         match tokio::time::timeout(doors.patience.reader, feed.room()).await {
             Ok(true) => {}
@@ -138,6 +147,10 @@ fn frames(events: &[Arc<Event>]) -> String {
         out.push_str("\n\n");
     }
     out
+}
+
+fn ready(position: Position) -> String {
+    format!("event: ready\ndata: {{\"position\":{position}}}\n\n")
 }
 
 fn slow(doors: &Doors) -> Problem {

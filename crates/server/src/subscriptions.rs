@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::body::{self, object, only_json};
 use crate::caller::Call;
+use crate::listing;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
@@ -16,15 +17,20 @@ const FIELDS: [&str; 7] = ["id", "pattern", "filter", "input_mapper", "automatio
 
 /// `GET /v1/subscriptions`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
-    let all = call.tenant.subscriptions()?;
-    Ok(json_answer(StatusCode::OK, json!({ "subscriptions": all }).to_string()))
+    let params = call.read_params(&listing::PARAMS).await?;
+    listing::page(&params, "subscriptions", "id", call.tenant.subscriptions()?)
 }
 
 /// `GET /v1/subscriptions/{id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    Ok(json_answer(StatusCode::OK, call.tenant.subscription(&id)?.to_string()))
+    let subscription = call.tenant.subscription(&id)?;
+    listing::tagged(StatusCode::OK, &subscription, &tag(&subscription))
+}
+
+/// What it is; not what its runs came to.
+fn tag(subscription: &Value) -> String {
+    listing::tag(subscription, &FIELDS)
 }
 
 /// `POST /v1/subscriptions`: as PUT, with the id in the body.
@@ -46,8 +52,10 @@ pub async fn put(Path(id): Path<String>, call: Call) -> Answer {
 
 /// `PATCH /v1/subscriptions/{id}`: what is not said stays; `null` takes away.
 pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
+    let headers = call.head.headers.clone();
     let (tenant, said) = read(call).await?;
     let mut whole = tenant.subscription(&id)?;
+    listing::check_match(&headers, &tag(&whole))?;
     if let (Value::Object(whole), Value::Object(said)) = (&mut whole, said) {
         whole.remove("last");
         whole.extend(said);
@@ -83,7 +91,7 @@ async fn read(call: Call) -> Result<(engine::Tenant, Value), Problem> {
 async fn put_as(tenant: &engine::Tenant, id: &str, said: &Value) -> Answer {
     let (new, subscription) = tenant.put_subscription(id, said).await?;
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(json_answer(status, subscription.to_string()))
+    listing::tagged(status, &subscription, &tag(&subscription))
 }
 
 /// `POST /v1/groups/{name}/dispatch`: one pass over the events of a group.

@@ -9,13 +9,13 @@ use engine::no_tenant;
 use engine::settings::Quota;
 use hyper::StatusCode;
 use model::{Code, Problem};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::body::{object, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
-use crate::{aside, tokens};
+use crate::{aside, listing, tokens};
 
 const BODY_MAX: usize = 64 << 10;
 
@@ -30,11 +30,11 @@ fn ok(value: &Value) -> Answer {
 
 /// `GET /v1/tenants`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
+    let params = call.read_params(&listing::PARAMS).await?;
     let engine = call.doors.engine.clone();
     let mut all = aside::blocking(move || engine.list_tenants()).await?;
     all.retain(|tenant| knows(&call, tenant["name"].as_str().unwrap_or_default()));
-    ok(&json!({ "tenants": all }))
+    listing::page(&params, "tenants", "name", all)
 }
 
 /// `GET /v1/tenants/{name}`

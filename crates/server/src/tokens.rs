@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::body::{object, only_json};
 use crate::caller::Call;
+use crate::listing;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
@@ -17,9 +18,8 @@ const FIELDS: [&str; 6] = ["name", "role", "scopes", "spaces", "max_band", "expi
 
 /// `GET /v1/tokens`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
-    let tokens = call.doors.engine.authority().list(&call.tenant)?;
-    Ok(json_answer(StatusCode::OK, json!({ "tokens": tokens }).to_string()))
+    let params = call.read_params(&listing::PARAMS).await?;
+    listing::page(&params, "tokens", "id", call.doors.engine.authority().list(&call.tenant)?)
 }
 
 /// `GET /v1/tokens/{id}`

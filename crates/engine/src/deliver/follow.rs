@@ -69,6 +69,11 @@ impl Follower {
         self.next - 1
     }
 
+    /// How many positions it has not looked at yet.
+    pub fn behind(&self) -> u64 {
+        self.tenant.head().saturating_sub(self.position())
+    }
+
     /// What is there now, at most `max`; may be empty.
     pub fn try_next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
         let mut wanted = Vec::new();
@@ -101,7 +106,10 @@ impl Follower {
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
         while let Some((mut births, begun)) = self.tenant.awaited() {
             match begun {
-                Some(tenant) => (self.seen, self.tenant) = (tenant.watch(), tenant),
+                Some(tenant) => {
+                    self.live = self.live.take().map(|_| tenant.listen());
+                    (self.seen, self.tenant) = (tenant.watch(), tenant);
+                }
                 None => births.changed().await.map_err(|_| crate::tenant::closing())?,
             }
         }

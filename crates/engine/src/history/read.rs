@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use model::Position;
+use model::record::OccurrenceId;
 use rusqlite::types::Value as Sql;
 use rusqlite::{OptionalExtension, params_from_iter};
 use serde_json::{Map, Value, json};
@@ -39,6 +40,23 @@ impl History {
     pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>)> {
         let select = "SELECT position, outcome, body FROM decision";
         self.list(select, ("outcome", "at"), wanted, |_, _, body| body)
+    }
+
+    /// The run whose start stands at this position, without its steps.
+    pub fn run_from(&self, position: Position) -> Result<Option<Value>> {
+        let mut read = self.db.prepare_cached("SELECT status, body FROM run WHERE position = ?1")?;
+        let found: Option<(String, String)> =
+            read.query_row([position], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        Ok(found.map(|(status, body)| {
+            let mut body: Value = serde_json::from_str(&body).unwrap_or_default();
+            body["status"] = status.into();
+            body
+        }))
+    }
+
+    /// One decision.
+    pub fn decision(&self, of: OccurrenceId) -> Result<Option<Value>> {
+        self.decided(of)
     }
 
     fn list(

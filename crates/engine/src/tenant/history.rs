@@ -1,5 +1,7 @@
 //! What happened, asked of a tenant: runs, decisions, and why an event or an automation did or did not do something.
 
+pub mod changes;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

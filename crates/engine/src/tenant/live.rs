@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::event::{Content, Envelope, Event};
 use model::topic::Pattern;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::Tenant;
@@ -14,6 +14,8 @@ use crate::deliver::lock;
 
 /// A declared query was answered.
 pub(crate) const QUERY_EXECUTED: &str = "query.executed";
+/// A stream session began or ended.
+pub const SESSIONS: [&str; 2] = ["session.opened", "session.closed"];
 /// What a follower that does not read may have waiting; what is older is dropped.
 const WAITING_MAX: usize = 256;
 
@@ -21,7 +23,7 @@ pub(super) type Live = broadcast::Sender<Arc<Event>>;
 
 /// Whether only who listens hears of such an event, and the pattern names it.
 pub(crate) fn names_live(pattern: &Pattern) -> bool {
-    let mut topics = crate::lifecycle::TOPICS.iter().chain([&QUERY_EXECUTED]);
+    let mut topics = crate::lifecycle::TOPICS.iter().chain([&QUERY_EXECUTED]).chain(&SESSIONS);
     pattern.first_word_literal() && topics.any(|topic| pattern.matches(topic))
 }
 
@@ -45,14 +47,25 @@ impl Tenant {
         if !self.is_heard() {
             return;
         }
-        let now = self.moment().now;
         let payload = json!({
             "query": query, "durationMs": took.as_secs_f64() * 1e3, "resultCount": count, "cached": false,
         });
+        self.say_live(caller, QUERY_EXECUTED, space, &payload);
+    }
+
+    /// Tells who listens that a session of `caller` began or ended.
+    pub fn say_session(&self, caller: &Caller, begins: bool, payload: &Value) {
+        if self.is_heard() {
+            self.say_live(caller, SESSIONS[usize::from(!begins)], None, payload);
+        }
+    }
+
+    fn say_live(&self, caller: &Caller, topic: &str, space: Option<&str>, payload: &Value) {
+        let now = self.moment().now;
         let space = space.unwrap_or(&self.settings().default_space);
         let envelope = Envelope {
             id: model::id::ulid(now, lock(&self.0.entropy).bytes()),
-            topic: QUERY_EXECUTED.to_owned(),
+            topic: topic.to_owned(),
             space: if space.is_empty() { "_system" } else { space }.to_owned(),
             actor: caller.actor.clone(),
             trace: caller.trace.clone(),

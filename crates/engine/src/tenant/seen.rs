@@ -22,6 +22,7 @@ use crate::deliver::{Delivery, Token};
 use crate::history::read::Wanted;
 
 /// A tenant and how much of it is seen.
+#[derive(Clone)]
 pub struct Seen {
     tenant: Tenant,
     sight: Sight,

@@ -59,6 +59,24 @@ const BY_TEST: &[(&str, &str, &str, &str)] = &[
         "a_body_that_does_not_arrive_is_not_waited_for_for_ever",
     ),
     (
+        "not_available",
+        "only messages over a WebSocket ask for it",
+        "server/tests/it/ws.rs",
+        "what_comes_with_another_issue_is_not_available",
+    ),
+    (
+        "idempotency.busy",
+        "takes two requests at once",
+        "server/tests/it/idempotency.rs",
+        "a_request_in_progress_is_not_begun_again",
+    ),
+    (
+        "idempotency.done",
+        "takes a restart",
+        "everwhen/tests/it/once.rs",
+        "a_key_holds_over_a_restart_and_what_holds_data_is_not_told_again",
+    ),
+    (
         "stream.slow",
         "takes more than a socket holds",
         "server/tests/it/stream.rs",

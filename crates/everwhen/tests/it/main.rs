@@ -18,6 +18,7 @@ mod ha;
 mod held;
 mod lifecycle;
 mod maintain;
+mod once;
 mod pages;
 mod pipes;
 mod profiles;

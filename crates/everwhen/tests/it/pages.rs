@@ -1,5 +1,5 @@
 //! Pages of the documentation are true: the automations of `docs/automations.md` are played in both ways of writing them, and
-//! `docs/http.md` lists the doors that there are.
+//! `docs/http.md` and `docs/openapi.json` list the doors that there are.
 
 use std::path::{Path, PathBuf};
 
@@ -89,5 +89,17 @@ fn the_page_of_doors_lists_those_that_the_router_has() {
         std::fs::write(&path, whole).unwrap();
     } else {
         assert!(text == whole, "docs/http.md differs from the routes; EVERWHEN_GOLDEN=write writes it");
+    }
+}
+
+#[test]
+fn the_copy_of_the_openapi_document_is_what_the_server_gives() {
+    let path = page("openapi.json");
+    let whole = format!("{:#}\n", server::openapi());
+    if std::env::var("EVERWHEN_GOLDEN").is_ok_and(|how| how == "write") {
+        std::fs::write(&path, whole).unwrap();
+    } else {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == whole, "docs/openapi.json differs from the routes; EVERWHEN_GOLDEN=write writes it");
     }
 }

@@ -106,7 +106,7 @@ fn settled(mut settled: Settled, others: Vec<String>) -> Response {
     json_answer(StatusCode::OK, json!({"done": settled.done, "stale": settled.stale}).to_string())
 }
 
-fn tokens(said: &mut Map<String, Value>) -> Result<Vec<String>, Problem> {
+pub fn tokens(said: &mut Map<String, Value>) -> Result<Vec<String>, Problem> {
     let Some(Value::Array(list)) = said.remove("tokens") else {
         return Err(
             wrong("/tokens", "\"tokens\" is a list of tokens").hint("give the tokens of the deliveries")
@@ -119,7 +119,7 @@ fn tokens(said: &mut Map<String, Value>) -> Result<Vec<String>, Problem> {
     list.into_iter().enumerate().map(read).collect()
 }
 
-fn error(said: &Map<String, Value>) -> Result<Option<String>, Problem> {
+pub fn error(said: &Map<String, Value>) -> Result<Option<String>, Problem> {
     match said.get("error") {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -127,7 +127,7 @@ fn error(said: &Map<String, Value>) -> Result<Option<String>, Problem> {
     }
 }
 
-fn duration(said: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Problem> {
+pub fn duration(said: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Problem> {
     let Some(value) = said.get(name) else { return Ok(None) };
     let wrong = || {
         wrong(&format!("/{name}"), format!("\"{name}\": {value} is not a duration"))

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod automations;
+mod changes;
 mod client;
 mod clock;
 mod cloudevents;
@@ -14,6 +15,7 @@ mod events;
 mod groups;
 mod harness;
 mod hooks;
+mod idempotency;
 mod json_bodies;
 mod leaks;
 mod logins;
@@ -29,7 +31,9 @@ mod runs;
 mod seed003;
 mod shutdown;
 mod sights;
+mod socket;
 mod stream;
 mod subscriptions;
 mod tasks;
 mod tenants;
+mod ws;

@@ -1,0 +1,319 @@
+//! `Idempotency-Key` on every POST: what was done once under a key is answered again, not done again (docs/http.md).
+//!
+//! ```text
+//!  same key, same request    the first answer, with `Idempotency-Replayed: true`
+//!  same key, another request 422 idempotency.mismatch
+//!  same key, in progress     409 idempotency.busy
+//! ```
+//! Only what succeeded is kept: a refusal has changed nothing, and may be tried again. Answers are kept in memory for a day;
+//! of what changes something durable, that it was done stands in the ledger too, and with it the answer unless it holds
+//! users' data or secrets. Publishing has its own way, the event's key: there the key and the event are one commit.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use engine::{Caller, Draft, Tenant};
+use http_body_util::BodyExt;
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
+use hyper::service::Service;
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use hyper_util::service::TowerToHyperService;
+use model::{Code, Problem, Timestamp};
+use serde_json::{Value, json};
+
+use crate::problem::{Refusal, bad_request};
+use crate::{Doors, aside, body, caller, rights};
+
+pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+const KEY_BYTES_MAX: usize = 255;
+const BODY_BYTES_MAX: usize = 16 << 20;
+/// Answers kept in memory.
+const ANSWERS_BYTES_MAX: usize = 16 << 20;
+const ANSWERS_MAX: usize = 10_000;
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Longest answer that stands in the ledger.
+const NOTE_BYTES_MAX: usize = 16 << 10;
+const TOPIC: &str = "engine.request.answered";
+
+/// What is durable, and whose answers hold neither users' data nor secrets.
+const NOTED: [&str; 6] =
+    ["/v1/automations", "/v1/runs", "/v1/waits", "/v1/subscriptions", "/v1/apply", "/v1/erase"];
+/// What is durable, and of whose answers only the fact is noted.
+const DONE: [&str; 5] = ["/v1/entities", "/v1/mutations", "/v1/logic", "/v1/tokens", "/v1/tenants"];
+
+/// Tenant, and whose key it is.
+type Name = (String, String);
+type Print = [u8; 32];
+
+/// The keys that were used lately.
+#[derive(Default)]
+pub struct Keys(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    all: HashMap<Name, Kept>,
+    /// Oldest first.
+    order: VecDeque<Name>,
+    bytes: usize,
+}
+
+enum Kept {
+    Busy,
+    Done { print: Print, at: Timestamp, answer: Arc<Given> },
+}
+
+/// An answer, to be given again.
+struct Given {
+    status: StatusCode,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+}
+
+/// Whether a request is answered by way of its key.
+pub fn concerns(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    method == Method::POST && path.starts_with("/v1/") && path != "/v1/events" && headers.contains_key(KEY)
+}
+
+pub async fn once(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Result<Response, Infallible> {
+    match prepare(&doors, request).await {
+        Ok(Prepared { name, print, tenant, request, path }) => {
+            let _busy = match claim(&doors, &tenant, &name, print).await {
+                Ok(Claimed::Ours(busy)) => busy,
+                Ok(Claimed::Given(given)) => return Ok(replay(&given)),
+                Err(problem) => return Ok(Refusal(problem).into_response()),
+            };
+            let response = TowerToHyperService::new(router).call(request).await?;
+            if !response.status().is_success() {
+                return Ok(response);
+            }
+            Ok(remember(&doors, &tenant, (name, print, &path), response).await)
+        }
+        Err(refused) => Ok(*refused),
+    }
+}
+
+struct Prepared {
+    name: Name,
+    print: Print,
+    tenant: Tenant,
+    path: String,
+    request: Request<Body>,
+}
+
+async fn prepare(doors: &Arc<Doors>, request: Request<Body>) -> Result<Prepared, Box<Response>> {
+    let refused = |problem: Problem| Box::new(Refusal(problem).into_response());
+    let (head, body) = request.into_parts();
+    let key = key(&head.headers).map_err(refused)?;
+    let grant = rights::grant(&head, doors).map_err(refused)?;
+    let named = grant.as_ref().map(|grant| grant.tenant.clone());
+    let named = match named {
+        Some(name) => Some(name),
+        None => caller::text(&head.headers, &caller::TENANT).map_err(refused)?.map(str::to_owned),
+    };
+    let tenant = caller::tenant(named.as_deref(), doors).await.map_err(refused)?;
+    let bytes = body::read(body, BODY_BYTES_MAX, doors.patience.body).await.map_err(refused)?;
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let print = print(&path, &bytes);
+    // Somebody else's key is another one, so that nobody is told what only others may ask for.
+    let who = match &grant {
+        Some(grant) => grant.id.clone(),
+        None => caller::text(&head.headers, &caller::ACTOR).map_err(refused)?.unwrap_or_default().to_owned(),
+    };
+    let name = (tenant.name().to_owned(), format!("{who} {key}"));
+    let request = Request::from_parts(head, Body::from(bytes));
+    Ok(Prepared { name, print, tenant, request, path })
+}
+
+fn key(headers: &HeaderMap) -> Result<String, Problem> {
+    let key = caller::text(headers, &KEY)?.unwrap_or_default();
+    if key.is_empty() || key.len() > KEY_BYTES_MAX || key.chars().any(char::is_control) {
+        let why = format!("is a text of 1 to {KEY_BYTES_MAX} bytes");
+        return Err(
+            bad_request(KEY.as_str(), why).hint("give a key, such as a UUID, or leave the header out")
+        );
+    }
+    Ok(key.to_owned())
+}
+
+/// Equal for requests that say the same: JSON is compared as values, everything else byte by byte.
+fn print(path: &str, bytes: &[u8]) -> Print {
+    let path = Value::from(path).to_string();
+    let text = std::str::from_utf8(bytes).ok().filter(|_| body::value(bytes).is_ok());
+    let other = || Value::from(model::id::hex(bytes)).to_string();
+    model::json::canonical_hash([path.as_str(), &text.map_or_else(other, str::to_owned)])
+}
+
+enum Claimed {
+    /// To be done now; nobody else does it while this is held.
+    Ours(Busy),
+    Given(Arc<Given>),
+}
+
+struct Busy {
+    doors: Arc<Doors>,
+    name: Name,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut known = self.doors.keys.known();
+        if matches!(known.all.get(&self.name), Some(Kept::Busy)) {
+            known.all.remove(&self.name);
+        }
+    }
+}
+
+async fn claim(doors: &Arc<Doors>, tenant: &Tenant, name: &Name, print: Print) -> Result<Claimed, Problem> {
+    let busy = {
+        let now = doors.engine.now();
+        let mut known = doors.keys.known();
+        match known.all.get(name) {
+            Some(Kept::Busy) => {
+                return Err(Problem::new(Code::IdempotencyBusy, "a request with this key is in progress")
+                    .hint("wait for its answer, or ask again in a moment"));
+            }
+            Some(Kept::Done { print: first, at, answer }) if at.plus(KEPT_FOR) > now => {
+                let same = *first == print;
+                return if same { Ok(Claimed::Given(answer.clone())) } else { Err(mismatch()) };
+            }
+            _ => drop(known.all.insert(name.clone(), Kept::Busy)),
+        }
+        Busy { doors: doors.clone(), name: name.clone() }
+    };
+    match noted(tenant, &name.1).await {
+        None => Ok(Claimed::Ours(busy)),
+        Some(note) if note["request"] != model::id::hex(&print) => Err(mismatch()),
+        Some(note) => match given(&note) {
+            Some(given) => Ok(Claimed::Given(Arc::new(given))),
+            None => Err(Problem::new(Code::IdempotencyDone, "a request with this key was done before")
+                .hint("its answer was kept only until the server stopped; read what it made")),
+        },
+    }
+}
+
+fn mismatch() -> Problem {
+    Problem::new(Code::IdempotencyMismatch, "the key was used for another request")
+        .hint("take a new key for a new request")
+}
+
+fn replay(given: &Given) -> Response {
+    let mut response = Response::new(Body::from(given.body.clone()));
+    *response.status_mut() = given.status;
+    response.headers_mut().extend(given.headers.iter().cloned());
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Keeps the answer, here and, of what is durable, in the ledger before it is given.
+async fn remember(
+    doors: &Arc<Doors>,
+    tenant: &Tenant,
+    (name, print, path): (Name, Print, &str),
+    response: Response,
+) -> Response {
+    let (head, body) = response.into_parts();
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return Refusal(Problem::new(Code::Internal, error.to_string())).into_response(),
+    };
+    let told = [CONTENT_TYPE, ETAG]
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())));
+    let given = Arc::new(Given { status: head.status, headers: told.collect(), body: body.clone() });
+    note(doors, tenant, (&name.1, print, path), &given).await;
+    doors.keys.keep(name, print, doors.engine.now(), given);
+    Response::from_parts(head, Body::from(body))
+}
+
+fn id_of(key: &str) -> String {
+    let key = Value::from(key).to_string();
+    format!("idempotency:{}", &model::id::hex(&model::json::canonical_hash([key.as_str()]))[..32])
+}
+
+/// What the ledger knows of a key.
+async fn noted(tenant: &Tenant, key: &str) -> Option<Value> {
+    let (tenant, id) = (tenant.clone(), id_of(key));
+    let event = aside::blocking(move || tenant.event(&id)).await.ok()?;
+    let own = event.envelope.topic == TOPIC;
+    serde_json::from_str(event.content.payload().filter(|_| own)?).ok()
+}
+
+async fn note(doors: &Doors, tenant: &Tenant, (key, print, path): (&str, Print, &str), given: &Given) {
+    let within = |list: &[&str]| list.iter().any(|root| path.starts_with(root));
+    if !within(&NOTED) && !within(&DONE) {
+        return;
+    }
+    let mut said = json!({"request": model::id::hex(&print), "path": path, "status": given.status.as_u16()});
+    let text = std::str::from_utf8(&given.body).ok().filter(|text| text.len() <= NOTE_BYTES_MAX);
+    if let Some(text) = text.filter(|_| within(&NOTED)) {
+        said["answer"] = text.into();
+    }
+    let draft = Draft { id: Some(id_of(key)), space: Some("_system".to_owned()), ..Draft::new(TOPIC, &said) };
+    let house = Caller { actor: "system:http".to_owned(), outside: false, ..Caller::local() };
+    // The tenant may have begun with this very request.
+    let tenant = caller::visited(doors, tenant.name()).await.unwrap_or_else(|_| tenant.clone());
+    if let Err(problem) = tenant.publish(&house, draft).await {
+        tracing::warn!(%problem, "an idempotency key could not be noted; it is known until the server stops");
+    }
+}
+
+fn given(note: &Value) -> Option<Given> {
+    let status = StatusCode::from_u16(note["status"].as_u64()? as u16).ok()?;
+    let body = Bytes::from(note["answer"].as_str()?.to_owned());
+    let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Some(Given { status, headers: if body.is_empty() { Vec::new() } else { vec![json] }, body })
+}
+
+impl Keys {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, name: Name, print: Print, at: Timestamp, answer: Arc<Given>) {
+        let mut known = self.known();
+        known.bytes += answer.body.len();
+        known.order.push_back(name.clone());
+        known.all.insert(name, Kept::Done { print, at, answer });
+        while known.order.len() > ANSWERS_MAX || (known.bytes > ANSWERS_BYTES_MAX && known.order.len() > 1) {
+            let Some(oldest) = known.order.pop_front() else { break };
+            if let Some(Kept::Done { answer, .. }) = known.all.remove(&oldest) {
+                known.bytes = known.bytes.saturating_sub(answer.body.len());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_say_the_same_are_the_same() {
+        assert_eq!(print("/a", br#"{"a":1,"b":2}"#), print("/a", br#"{"b": 2.0, "a": 1}"#));
+        assert_ne!(print("/a", b"{}"), print("/b", b"{}"));
+        assert_ne!(print("/a", b"{}"), print("/a", b"{"));
+        assert_eq!(print("/a", b"x\ny"), print("/a", b"x\ny"));
+    }
+
+    #[test]
+    fn the_oldest_answers_are_forgotten_first() {
+        let keys = Keys::default();
+        let given = |bytes: usize| {
+            Arc::new(Given { status: StatusCode::OK, headers: Vec::new(), body: Bytes::from(vec![0; bytes]) })
+        };
+        for key in ["a", "b", "c"] {
+            keys.keep(("main".into(), key.into()), [0; 32], Timestamp::EPOCH, given(ANSWERS_BYTES_MAX / 2));
+        }
+        let known = keys.known();
+        let has = |key: &str| known.all.contains_key(&("main".to_owned(), key.to_owned()));
+        assert!(!has("a") && has("b") && has("c"));
+        assert_eq!(known.bytes, ANSWERS_BYTES_MAX / 2 * 2);
+    }
+}

@@ -1,0 +1,168 @@
+//! What waits to be sent to one client of a stream session: bounded, so that one that does not read costs no more than that.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::{Code, Problem};
+use tokio::sync::Notify;
+
+/// Most that waits for a reader.
+pub const FRAMES_MAX: usize = 1_000;
+pub const BYTES_MAX: usize = 1 << 20;
+
+pub struct Outbox<F> {
+    state: Mutex<State<F>>,
+    /// There is something to send, or it is over. One task sends.
+    filled: Notify,
+    /// Something was sent.
+    taken: Notify,
+}
+
+struct State<F> {
+    frames: VecDeque<(F, usize)>,
+    bytes: usize,
+    over: Option<Problem>,
+}
+
+/// What there is to send.
+pub enum Taken<F> {
+    Frame(F),
+    Over(Problem),
+}
+
+impl<F> Default for Outbox<F> {
+    fn default() -> Outbox<F> {
+        let state = State { frames: VecDeque::new(), bytes: 0, over: None };
+        Outbox { state: Mutex::new(state), filled: Notify::new(), taken: Notify::new() }
+    }
+}
+
+impl<F> Outbox<F> {
+    fn state(&self) -> MutexGuard<'_, State<F>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// [`Outbox::room`] is where those wait who put much in.
+    pub fn push(&self, frame: F, bytes: usize) {
+        let mut state = self.state();
+        state.frames.push_back((frame, bytes));
+        state.bytes += bytes;
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Ready once a thousand frames, or a megabyte, do not wait any more; over is it for who takes nothing for that long.
+    pub async fn room(&self, patience: Duration) {
+        loop {
+            let taken = self.taken.notified();
+            if self.has_room() {
+                return;
+            }
+            if tokio::time::timeout(patience, taken).await.is_err() {
+                let detail = {
+                    let state = self.state();
+                    let (frames, bytes) = (state.frames.len(), state.bytes);
+                    format!(
+                        "{frames} events, {bytes} bytes wait, and nothing was taken for {} s",
+                        patience.as_secs_f64()
+                    )
+                };
+                return self.end(slow(detail));
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let state = self.state();
+        state.over.is_some() || (state.frames.len() < FRAMES_MAX && state.bytes < BYTES_MAX)
+    }
+
+    /// Nothing more is sent but why.
+    pub fn end(&self, why: Problem) {
+        self.state().over.get_or_insert(why);
+        self.filled.notify_one();
+    }
+
+    /// The next thing to send.
+    pub async fn next(&self) -> Taken<F> {
+        loop {
+            {
+                let mut state = self.state();
+                if let Some(why) = state.over.clone() {
+                    return Taken::Over(why);
+                }
+                if let Some((frame, bytes)) = state.frames.pop_front() {
+                    state.bytes -= bytes;
+                    drop(state);
+                    self.taken.notify_waiters();
+                    return Taken::Frame(frame);
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    /// What else is there to send at once.
+    pub fn try_next(&self) -> Option<F> {
+        let mut state = self.state();
+        let (frame, bytes) = if state.over.is_none() { state.frames.pop_front()? } else { return None };
+        state.bytes -= bytes;
+        drop(state);
+        self.taken.notify_waiters();
+        Some(frame)
+    }
+
+    /// Ready once it is over, while something else is waited for.
+    pub async fn over(&self) -> Problem {
+        loop {
+            if let Some(why) = self.state().over.clone() {
+                return why;
+            }
+            self.filled.notified().await;
+        }
+    }
+}
+
+pub fn slow(detail: String) -> Problem {
+    Problem::new(Code::StreamSlow, detail)
+        .hint("come back with the position of the last event, and read faster or ask for less")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_frames_or_a_megabyte_leave_no_room() {
+        let many = Outbox::default();
+        (0..999).for_each(|i| many.push(i, 10));
+        assert!(many.has_room());
+        many.push(999, 10);
+        assert!(!many.has_room());
+        many.try_next().unwrap();
+        assert!(many.has_room());
+        let large = Outbox::default();
+        large.push(1, 1 << 20);
+        assert!(!large.has_room());
+    }
+
+    #[tokio::test]
+    async fn who_takes_nothing_is_given_up() {
+        let outbox = Outbox::default();
+        outbox.push(1, BYTES_MAX);
+        outbox.room(Duration::from_millis(1)).await;
+        let Taken::Over(why) = outbox.next().await else { panic!("it goes on") };
+        assert_eq!(why.code(), Code::StreamSlow);
+    }
+
+    #[tokio::test]
+    async fn frames_leave_in_order_and_the_end_overtakes_them() {
+        let outbox = Outbox::default();
+        outbox.push(1, 1);
+        outbox.push(2, 1);
+        assert!(matches!(outbox.next().await, Taken::Frame(1)));
+        outbox.end(Problem::new(Code::ShuttingDown, "over"));
+        assert!(matches!(outbox.next().await, Taken::Over(_)));
+    }
+}

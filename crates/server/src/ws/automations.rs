@@ -1,0 +1,259 @@
+//! Seed 004's messages: automations listed, changed, run and watched over the same socket (contracts §14).
+
+use std::sync::Arc;
+
+use engine::authority::Permission;
+use engine::command::Toggle;
+use engine::{Follow, Follower, Tenant};
+use model::event::Event;
+use model::topic::Pattern;
+use model::{Code, Problem};
+use serde_json::{Map, Value, json};
+use tokio::sync::broadcast;
+
+use super::frames::Frames;
+use super::{Told, told_one};
+use crate::aside;
+use crate::session::Session;
+use crate::session::outbox::Outbox;
+
+/// The subscription of those who said `subscribe_automations`; no other can have this name.
+const WATCH: &str = "\u{0}automations";
+/// Lifecycle events taken at once.
+const EVENTS_MAX: usize = 100;
+
+/// What comes with another issue.
+const LATER: [&str; 8] = [
+    "subscribe_inbox",
+    "unsubscribe_inbox",
+    "list_inbox",
+    "update_inbox_item",
+    "configure_heartbeat",
+    "wake_heartbeat",
+    "parse_automation",
+    "apply_draft",
+];
+
+/// The answer to a message, with what the client called it.
+pub async fn answer(session: &mut Session<Frames>, said: Map<String, Value>) -> String {
+    let kind = said.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let names: Vec<(String, Value)> = ["requestId", "request_id", "message_id"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), said.get(name)?.clone())))
+        .collect();
+    let mut answer = match done(session, &kind, said).await {
+        Ok(answer) => answer,
+        Err(problem) => {
+            let mut refused = Value::Object(problem.to_json());
+            // The problem's own "type" is an address; here it says what kind of message this is.
+            refused["type"] = "error".into();
+            refused["message"] = problem.detail().into();
+            refused["request"] = kind.as_str().into();
+            refused
+        }
+    };
+    if let Value::Object(answer) = &mut answer {
+        answer.extend(names);
+    }
+    answer.to_string()
+}
+
+async fn done(
+    session: &mut Session<Frames>,
+    kind: &str,
+    mut said: Map<String, Value>,
+) -> Result<Value, Problem> {
+    match kind {
+        "ping" => return Ok(json!({"type": "pong"})),
+        "subscribe_automations" => return watch(session).await,
+        "unsubscribe_automations" => {
+            session
+                .unsubscribe(WATCH)
+                .map_err(|_| Problem::new(Code::NotFound, "automations are not subscribed to"))?;
+            return Ok(json!({"type": "ok", "request": kind}));
+        }
+        "list_automations" => return list(session, said.get("includeDisabled")).await,
+        later if LATER.contains(&later) => {
+            return Err(Problem::new(Code::NotAvailable, format!("\"{later}\" is not there yet")));
+        }
+        "create_automation" => {
+            session.allow(Permission::AutomationAdmin).await?;
+            let said = defined(said.remove("automation"))?;
+            return act(session, "automation_created", move |tenant| tenant.create_automation(&said)).await;
+        }
+        _ => {}
+    }
+    let needed = match kind {
+        "get_automation" => Permission::Read,
+        "update_automation" | "delete_automation" => Permission::AutomationAdmin,
+        "toggle_automation" | "run_automation" => Permission::AutomationWrite,
+        _ => {
+            return Err(
+                Problem::new(Code::RequestInvalid, format!("there is no message \"{kind}\"")).at("/type")
+            );
+        }
+    };
+    session.allow(needed).await?;
+    let name = said.get("automationId").and_then(Value::as_str).map(str::to_owned);
+    let name = name.ok_or_else(|| wrong("automationId", "names an automation"))?;
+    match kind {
+        "get_automation" => {
+            let tenant = session.tenant.clone();
+            Ok(shown("automation_detail", aside::blocking(move || tenant.automation(&name)).await?))
+        }
+        "update_automation" => {
+            let Some(Value::Object(patch)) = said.remove("patch") else {
+                return Err(wrong("patch", "is an object of the keys to change"));
+            };
+            act(session, "automation_updated", move |tenant| tenant.patch_automation(&name, &patch)).await
+        }
+        "delete_automation" => delete(session, name).await,
+        "toggle_automation" => {
+            let enabled = said.get("enabled").and_then(Value::as_bool);
+            let enabled = enabled.ok_or_else(|| wrong("enabled", "is true or false"))?;
+            let toggle = if enabled { Toggle::Enable } else { Toggle::Disable };
+            act(session, "automation_updated", move |tenant| {
+                tenant.set_automation(&name, toggle)?;
+                tenant.automation(&name)
+            })
+            .await
+        }
+        _ => run(session, name).await,
+    }
+}
+
+fn wrong(name: &str, what: &str) -> Problem {
+    Problem::new(Code::RequestInvalid, format!("\"{name}\" {what}")).at(format!("/{name}"))
+}
+
+/// As contracts §8 writes one; the seed's clients call it `name`.
+fn defined(said: Option<Value>) -> Result<Value, Problem> {
+    let Some(Value::Object(mut said)) = said else {
+        return Err(wrong("automation", "is a definition, an object"));
+    };
+    if let (false, Some(name)) = (said.contains_key("automation"), said.remove("name")) {
+        said.insert("automation".to_owned(), name);
+    }
+    Ok(Value::Object(said))
+}
+
+/// A message about one automation; its name is its id.
+pub fn shown(kind: &str, mut automation: Value) -> Value {
+    automation["id"] = automation["name"].clone();
+    json!({"type": kind, "automationId": automation["id"], "automation": automation})
+}
+
+async fn list(session: &mut Session<Frames>, disabled_too: Option<&Value>) -> Result<Value, Problem> {
+    session.allow(Permission::Read).await?;
+    let disabled_too = disabled_too.and_then(Value::as_bool).unwrap_or(false);
+    let tenant = session.tenant.clone();
+    let mut all = aside::blocking(move || tenant.automations()).await?;
+    all.retain(|automation| disabled_too || automation["enabled"] != false);
+    all.iter_mut().for_each(|automation| automation["id"] = automation["name"].clone());
+    Ok(json!({"type": "automation_list", "automations": all}))
+}
+
+async fn act(
+    session: &Session<Frames>,
+    kind: &str,
+    act: impl FnOnce(&Tenant) -> Result<Value, Problem> + Send + 'static,
+) -> Result<Value, Problem> {
+    let tenant = session.tenant.clone();
+    let automation = aside::blocking(move || act(&tenant)).await?;
+    told_one(&session.doors, &session.tenant, kind, &automation);
+    Ok(shown(kind, automation))
+}
+
+async fn delete(session: &Session<Frames>, name: String) -> Result<Value, Problem> {
+    let (tenant, gone) =
+        (session.tenant.clone(), json!({"type": "automation_deleted", "automationId": name}));
+    aside::blocking(move || tenant.delete_automation(&name, false)).await?;
+    let told = Told { tenant: session.tenant.name().to_owned(), message: gone.clone() };
+    let _ = session.doors.automations.send(Arc::new(told));
+    Ok(gone)
+}
+
+async fn run(session: &Session<Frames>, name: String) -> Result<Value, Problem> {
+    let (tenant, caller, of) = (session.tenant.clone(), session.caller.clone(), name.clone());
+    let started = aside::blocking(move || tenant.start_run(&caller, &of, Value::Null, None)).await?;
+    match started.run {
+        Some(run) => Ok(json!({"type": "automation_run_started", "automationId": name, "runId": run})),
+        None => {
+            let why = started.reason.unwrap_or_else(|| started.outcome.as_str().to_owned());
+            Err(Problem::new(Code::RunRefused, format!("it was not started: {why}")))
+        }
+    }
+}
+
+async fn watch(session: &mut Session<Frames>) -> Result<Value, Problem> {
+    session.allow(Permission::Read).await?;
+    let mut follow = Follow { sight: session.caller.sight.clone(), ..Follow::default() };
+    follow.patterns.push(Pattern::parse("automation.#")?);
+    let (tenant, name) = (session.tenant.clone(), session.tenant.name().to_owned());
+    let follower = aside::blocking(move || tenant.follow(follow)).await?;
+    let (out, told) = (session.out.clone(), session.doors.automations.subscribe());
+    let patience = session.doors.patience.reader;
+    session.attach(WATCH, aside::task(async move { tell(&out, &name, told, follower, patience).await }))?;
+    Ok(json!({"type": "ok", "request": "subscribe_automations"}))
+}
+
+/// Until the session ends.
+async fn tell(
+    out: &Outbox<String>,
+    tenant: &str,
+    mut told: broadcast::Receiver<Arc<Told>>,
+    mut follower: Follower,
+    patience: std::time::Duration,
+) {
+    loop {
+        out.room(patience).await;
+        let messages: Vec<Value> = tokio::select! {
+            told = told.recv() => match told {
+                Ok(told) if told.tenant == tenant => vec![told.message.clone()],
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
+            events = follower.next(EVENTS_MAX) => match events {
+                Ok(events) => events.iter().filter_map(|event| of_run(event)).collect(),
+                Err(_) => return,
+            },
+        };
+        for message in messages {
+            let message = message.to_string();
+            let bytes = message.len();
+            out.push(message, bytes);
+        }
+    }
+}
+
+/// What a lifecycle event is in the seed's words.
+fn of_run(event: &Event) -> Option<Value> {
+    let payload: Value = serde_json::from_str(event.content.payload()?).ok()?;
+    let of = |kind: &str| {
+        json!({
+            "type": kind, "automationId": payload["automationName"], "runId": payload["executionId"],
+            "ts": event.time(),
+        })
+    };
+    match event.envelope.topic.as_str() {
+        "automation.started" => Some(of("automation_run_started")),
+        "automation.completed" | "automation.failed" | "automation.cancelled" => {
+            let mut message = of("automation_run_completed");
+            message["status"] = payload["status"].clone();
+            if !payload["error"].is_null() {
+                message["error"] = payload["error"].clone();
+            }
+            Some(message)
+        }
+        "automation.step.started" if payload["stepType"] == "ask" => {
+            let mut message = of("automation_run_blocked");
+            message["stepId"] = payload["stepId"].clone();
+            Some(message)
+        }
+        "automation.disabled" => {
+            Some(json!({"type": "automation_updated", "automationId": payload["automation"],
+            "enabled": false, "reason": payload["reason"]}))
+        }
+        _ => None,
+    }
+}

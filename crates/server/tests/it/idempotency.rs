@@ -1,0 +1,122 @@
+//! `Idempotency-Key` on every POST: once is once.
+
+use serde_json::json;
+
+use crate::harness::Server;
+
+const JSON: &str = "content-type: application/json";
+const WORK: &str = r#"{"automation":"work","triggers":[{"event":"job.*"}],"actions":[{"delay":"1h"}]}"#;
+
+fn post(server: &Server, path: &str, key: &str, body: &str) -> crate::client::Reply {
+    server.send("POST", path, &[JSON, &format!("idempotency-key: {key}")], body)
+}
+
+#[test]
+fn the_same_request_under_the_same_key_is_answered_again_and_not_done_again() {
+    let server = Server::start();
+    let first = post(&server, "/v1/automations", "a", WORK);
+    assert_eq!(first.status, 201, "{}", first.text());
+    assert!(!first.headers.contains_key("idempotency-replayed"));
+    let again = post(&server, "/v1/automations", "a", WORK);
+    assert_eq!((again.status, again.json()), (201, first.json()));
+    assert_eq!(
+        (again.headers["idempotency-replayed"].as_str(), &again.headers["etag"]),
+        ("true", &first.headers["etag"])
+    );
+    server.post("/v1/automations", WORK).refused(409, "definition.conflict");
+    let run = post(&server, "/v1/runs", "r", r#"{"automation":"work"}"#).ok(202);
+    assert_eq!(post(&server, "/v1/runs", "r", r#"{ "automation" : "work" }"#).ok(202), run);
+    assert_eq!(server.get("/v1/runs").ok(200)["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn another_request_under_the_same_key_is_refused() {
+    let server = Server::start();
+    post(&server, "/v1/plan", "k", r#"{"files":{}}"#).ok(200);
+    post(&server, "/v1/plan", "k", r#"{"files":{},"workspace":"w"}"#).refused(422, "idempotency.mismatch");
+    post(&server, "/v1/apply", "k", r#"{"files":{}}"#).refused(422, "idempotency.mismatch");
+    // Another tenant's and another actor's keys are their own.
+    let headers = [JSON, "idempotency-key: k", "everwhen-tenant: other"];
+    server.send("POST", "/v1/plan", &headers, r#"{"files":{},"workspace":"w"}"#).ok(200);
+    let headers = [JSON, "idempotency-key: k", "everwhen-actor: user:ann"];
+    server.send("POST", "/v1/plan", &headers, r#"{"files":{},"workspace":"w"}"#).ok(200);
+}
+
+#[test]
+fn a_refusal_changed_nothing_and_is_not_kept() {
+    let server = Server::start();
+    post(&server, "/v1/runs", "k", r#"{"automation":"work"}"#).problem();
+    server.post("/v1/automations", WORK).ok(201);
+    post(&server, "/v1/runs", "k", r#"{"automation":"work"}"#).ok(202);
+    for key in ["", &"x".repeat(256)] {
+        post(&server, "/v1/plan", key, r#"{"files":{}}"#).refused(400, "request.invalid");
+    }
+}
+
+#[test]
+fn a_request_in_progress_is_not_begun_again() {
+    let server = Server::start();
+    server.put("/v1/groups/g", r#"{"pattern":"a.b"}"#).ok(201);
+    let body = r#"{"wait":"30s"}"#;
+    let (told, answers) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (told, server) = (told.clone(), &server);
+            scope.spawn(move || told.send(post(server, "/v1/groups/g/pull", "p", body)));
+        }
+        // Whoever comes first waits for an event, the other is told.
+        answers.recv().unwrap().refused(409, "idempotency.busy");
+        let position = server.publish("a.b", "{}");
+        let deliveries = answers.recv().unwrap().ok(200);
+        assert_eq!(deliveries["deliveries"][0]["event"]["position"], position);
+        assert_eq!(post(&server, "/v1/groups/g/pull", "p", body).ok(200), deliveries);
+    });
+}
+
+#[test]
+fn small_lists_have_pages_too() {
+    let server = Server::start();
+    for name in ["a", "b", "c"] {
+        server.put(&format!("/v1/groups/{name}"), r#"{"pattern":"x.y"}"#).ok(201);
+    }
+    let names = |page: &serde_json::Value| -> Vec<String> {
+        page["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let first = server.get("/v1/groups?limit=2").ok(200);
+    assert_eq!((names(&first), &first["next"]), (vec!["a".to_owned(), "b".to_owned()], &json!("b")));
+    let rest = server.get("/v1/groups?limit=2&cursor=b").ok(200);
+    assert_eq!((names(&rest), rest.get("next")), (vec!["c".to_owned()], None));
+    assert_eq!(names(&server.get("/v1/groups").ok(200)).len(), 3);
+    for list in ["automations", "waits", "tokens", "hooks", "subscriptions", "concepts"] {
+        let page = server.get(&format!("/v1/{list}?limit=1")).ok(200);
+        assert!(page[list].as_array().unwrap().len() <= 1, "{page}");
+        server.get(&format!("/v1/{list}?limit=0")).refused(400, "request.invalid");
+    }
+}
+
+#[test]
+fn what_changed_in_between_is_not_patched() {
+    let server = Server::start();
+    let made = server.post("/v1/automations", WORK);
+    let tag = made.headers["etag"].clone();
+    let patch = |tag: &str, what: &str| {
+        let body = json!({ "description": what }).to_string();
+        server.send("PATCH", "/v1/automations/work", &[JSON, &format!("if-match: {tag}")], body)
+    };
+    let changed = patch(&tag, "one");
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    patch(&tag, "two").refused(412, "if_match.failed");
+    assert_eq!(server.get("/v1/automations/work").headers["etag"], changed.headers["etag"]);
+    assert_eq!(patch("*", "three").status, 200);
+    let subscription = server.put("/v1/subscriptions/s", r#"{"pattern":"a.b","automation":"work"}"#);
+    assert_eq!(subscription.status, 201, "{}", subscription.text());
+    let headers = [JSON, "if-match: \"other\""];
+    server
+        .send("PATCH", "/v1/subscriptions/s", &headers, r#"{"pattern":"a.c"}"#)
+        .refused(412, "if_match.failed");
+}
