@@ -1,6 +1,6 @@
 //! Automations made ready: triggers compiled, their topics in one trie, so that an event finds what it concerns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +26,8 @@ pub struct Automation {
     pub triggers: Vec<Trigger>,
     pub program: Arc<Program>,
     pub starts: Starts,
+    /// What its steps name as `secret("…")`: all that its runs may use, and what is masked in what comes back to them.
+    pub secrets: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -69,7 +71,9 @@ impl Automation {
     ) -> Result<Automation, Problem> {
         let triggers = definition.triggers.iter().map(Trigger::new).collect::<Result<_, _>>()?;
         let program = Arc::new(Program::automation(&definition.steps));
-        Ok(Automation { definition, hash, position, triggers, program, starts: Starts::default() })
+        let mut secrets = BTreeSet::new();
+        program.secrets(&definition.steps, &mut secrets)?;
+        Ok(Automation { definition, hash, position, triggers, program, starts: Starts::default(), secrets })
     }
 
     pub fn name(&self) -> &str {

@@ -2,10 +2,12 @@
 
 pub mod guard;
 pub mod http;
+pub mod mask;
 pub(crate) mod push;
+pub mod secret;
 #[cfg(test)]
 mod tests;
-mod tls;
+pub mod tls;
 pub(crate) mod workers;
 
 use model::Problem;

@@ -3,6 +3,7 @@
 //! All of it goes on while the tenant serves. What must not meet another of its kind (a trim deletes the file that a
 //! backup copies) holds [`Upkeep::alone`]; the writer is taken for moments only.
 
+pub mod audit;
 pub mod backup;
 mod erase;
 pub(crate) mod files;
@@ -37,6 +38,8 @@ use crate::writer::Fatal;
 #[derive(Default)]
 pub struct Upkeep {
     alone: Mutex<()>,
+    /// Held by whoever writes a checkpoint.
+    pub(crate) checkpoints: Mutex<()>,
     pub(crate) sidecars: sidecar::Shelf,
 }
 

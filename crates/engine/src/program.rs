@@ -1,17 +1,17 @@
 //! The expressions of one automation or logic, compiled on first use, and the names they may begin with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use lang::expr::{Expr, Refs, Scope, TemplateTree};
 use model::Problem;
-use model::definition::{Action, Step};
+use model::definition::{Action, Input, Step};
 use serde_json::Value;
 
 use crate::deliver::lock;
 
 /// What a step of an automation may read.
-const AUTOMATION: [&str; 14] = [
+const AUTOMATION: [&str; 15] = [
     "event",
     "ctx",
     "trigger",
@@ -26,6 +26,7 @@ const AUTOMATION: [&str; 14] = [
     "args",
     "config",
     "partition",
+    "secrets",
 ];
 /// What a step of logic may read.
 const LOGIC: [&str; 10] =
@@ -81,6 +82,31 @@ impl Program {
         let compiled = Arc::new(Compiled { refs: tree.refs(), of: tree });
         lock(&self.trees).insert(text, compiled.clone());
         Ok(compiled)
+    }
+
+    /// The secrets that steps name, wherever they stand.
+    pub fn secrets(&self, steps: &[Step], found: &mut BTreeSet<String>) -> Result<(), Problem> {
+        for step in steps {
+            let inputs: [Option<&Input>; 3] = match &step.action {
+                Action::Http(http) => [Some(&http.url), http.headers.as_ref(), http.body.as_ref()],
+                Action::Outside(outside) => [Some(&outside.with), None, None],
+                _ => [None; 3],
+            };
+            for input in inputs.into_iter().flatten() {
+                match input {
+                    // Looked at first: what names no secret is compiled when it is needed.
+                    Input::Expr(expr) if expr.0.contains("secret") => {
+                        found.extend(self.expr(&expr.0)?.refs.secrets.iter().cloned());
+                    }
+                    Input::Template(value) if value.to_string().contains("secret") => {
+                        found.extend(self.tree(value)?.refs.secrets.iter().cloned());
+                    }
+                    _ => {}
+                }
+            }
+            lists(&step.action).into_iter().try_for_each(|inner| self.secrets(inner, found))?;
+        }
+        Ok(())
     }
 
     fn with_scope<T>(&self, compile: impl FnOnce(&Scope<'_>) -> T) -> T {

@@ -7,6 +7,8 @@
 //!        └ the third step is a `parallel`; its first branch is past one step, its second waits
 //! ```
 
+use std::collections::BTreeMap;
+
 use model::record::{How, Reason, RunStarted, Status};
 use model::{Position, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -226,6 +228,9 @@ pub struct Request {
     /// Never sent twice.
     #[serde(default, skip_serializing_if = "is_false")]
     pub once: bool,
+    /// The secrets that its version names, each with the mark that stands for its value in `with`. Never the value.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub secrets: Marks,
     /// A worker has it, or had it when the process ended.
     #[serde(default, skip_serializing_if = "is_false")]
     pub handed: bool,
@@ -233,6 +238,9 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub crashes: u32,
 }
+
+/// Names of secrets, and the text that stands for each until a request is made.
+pub type Marks = BTreeMap<String, String>;
 
 impl Request {
     /// Crashes after which nobody works on it until it is redriven.
@@ -395,6 +403,7 @@ pub struct Effect {
     pub attempt: u32,
     pub scheduled: bool,
     pub once: bool,
+    pub secrets: Marks,
 }
 
 impl Effect {
@@ -412,6 +421,7 @@ impl Effect {
             attempt: request.attempt,
             scheduled: request.scheduled,
             once: request.once,
+            secrets: request.secrets.clone(),
         })
     }
 

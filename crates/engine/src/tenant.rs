@@ -4,6 +4,7 @@
 //! thread; else a pool thread takes whatever has queued, as one batch.
 
 mod allowance;
+pub mod audit;
 mod automations;
 mod backtest;
 mod define;
@@ -22,6 +23,7 @@ pub mod pushes;
 pub mod runs;
 mod sandbox;
 mod search;
+pub mod secrets;
 mod seen;
 mod simulate;
 pub mod subscriptions;

@@ -8,10 +8,10 @@ use model::{Code, Problem};
 
 use crate::bench;
 use crate::commands::{
-    apply, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor, drain,
-    entity, erase, events, explain, export, fmt, groups, hooks, import, init, man, mcp, profiles, publish,
-    push, query, replay, restore, runs, salvage, schema, serve, simulate, subscriptions, tail, tasks,
-    tenants, test, tokens, r#try, verify,
+    apply, audit, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor,
+    drain, entity, erase, events, explain, export, fmt, groups, hooks, import, init, man, mcp, profiles,
+    publish, push, query, replay, restore, runs, salvage, schema, secret, serve, simulate, subscriptions,
+    tail, tasks, tenants, test, tokens, r#try, verify,
 };
 use crate::config::edits;
 
@@ -41,6 +41,9 @@ pub struct Global {
     /// The token to show to the server [env: EVERWHEN_TOKEN]
     #[arg(long, global = true, value_name = "T", hide_short_help = true)]
     pub token: Option<String>,
+    /// Certificates in PEM that https trusts beside the machine's [env: EVERWHEN_CA]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub ca: Option<PathBuf>,
     /// Whose ledger [env: EVERWHEN_TENANT] [default: main]
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub tenant: Option<String>,
@@ -78,6 +81,8 @@ pub enum Command {
     Tokens(tokens::Args),
     Tenants(tenants::Args),
     Mcp(mcp::Args),
+    Secret(secret::Args),
+    Audit(audit::Args),
     Explain(explain::Args),
     Call(call::Args),
     Backtest(backtest::Args),
@@ -207,6 +212,12 @@ fn meant<'a>(tree: &'a clap::Command, words: &[String]) -> (&'a clap::Command, S
         }
     }
     (command, path)
+}
+
+/// How the command of this process is called, without its own name: `groups put`.
+pub fn called() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    meant(&tree(), &words).1.trim_start_matches("everwhen").trim_start().to_owned()
 }
 
 /// The help page of the command that was meant.

@@ -1,11 +1,13 @@
 //! The other end of the HTTP doors: what a command says when a server holds the data directory.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use engine::effect::tls::Tls;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming};
@@ -16,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use model::{Code, Problem};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 
@@ -31,6 +34,8 @@ pub struct Client {
     prefix: String,
     token: Option<String>,
     tenant: String,
+    /// Of an https URL.
+    tls: Option<Tls>,
     idle: Mutex<Option<Sender>>,
 }
 
@@ -48,23 +53,30 @@ impl Client {
                 .hint("write it like http://127.0.0.1:3837")
         };
         let uri: Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(wrong("is https; put a TLS proxy in between and name its http side"));
-            }
+        let (tls, port) = match uri.scheme_str() {
+            Some("http") => (None, 80),
+            Some("https") => (Some(Tls::new(None)?), 443),
             _ => return Err(wrong("is not an http URL")),
-        }
+        };
         let host = uri.host().ok_or_else(|| wrong("names no host"))?;
         Ok(Client {
             url: url.trim_end_matches('/').to_owned(),
             host: host.trim_matches(['[', ']']).to_owned(),
-            port: uri.port_u16().unwrap_or(80),
+            port: uri.port_u16().unwrap_or(port),
             prefix: uri.path().trim_end_matches('/').to_owned(),
             token,
             tenant: tenant.to_owned(),
+            tls,
             idle: Mutex::new(None),
         })
+    }
+
+    /// Over https, trusts the certificates in this file beside the machine's.
+    pub fn trusting(mut self, ca: Option<&PathBuf>) -> Result<Client, Problem> {
+        if self.tls.is_some() {
+            self.tls = Some(Tls::new(ca)?);
+        }
+        Ok(self)
     }
 
     /// Asks for JSON and reads it as `T`.
@@ -193,6 +205,22 @@ impl Client {
             Err(_) => return Err(self.unreachable(&"no answer within 5 s")),
         };
         stream.set_nodelay(true).map_err(|error| self.unreachable(&error))?;
+        match &self.tls {
+            None => self.greeted(stream).await,
+            Some(tls) => {
+                let secure = tls.connect(&self.host, stream).await.map_err(|failure| {
+                    let problem = self.unreachable(&failure.problem);
+                    problem.hint("--ca FILE names the certificates of a private authority that you trust")
+                })?;
+                self.greeted(secure).await
+            }
+        }
+    }
+
+    async fn greeted(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Sender, Problem> {
         let (sender, connection) =
             handshake(TokioIo::new(stream)).await.map_err(|error| self.unreachable(&error))?;
         // Ends with the connection; what goes wrong on it is told to the request that waits.
@@ -297,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_bad_url_is_named() {
-        for url in ["", "nonsense", "https://h", "ftp://h", "http://"] {
+        for url in ["", "nonsense", "ftp://h", "http://"] {
             let problem = Client::new(url, None, "main").err().unwrap();
             assert_eq!(problem.code(), Code::UsageInvalid, "{url}");
         }

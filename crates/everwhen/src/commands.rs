@@ -5,6 +5,7 @@ use crate::output::Stop;
 use crate::session::Session;
 
 pub mod apply;
+pub mod audit;
 pub mod automations;
 pub mod backtest;
 pub mod backup;
@@ -37,6 +38,7 @@ pub mod restore;
 pub mod runs;
 pub mod salvage;
 pub mod schema;
+pub mod secret;
 pub mod serve;
 pub mod simulate;
 pub mod subscriptions;
@@ -91,6 +93,8 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Tasks(args) => tasks::run(args, session).await,
         Command::Tokens(args) => tokens::run(args, session).await,
         Command::Tenants(args) => tenants::run(args, session).await,
+        Command::Audit(args) => audit::run(args, session).await,
+        Command::Secret(args) => secret::run(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,
         Command::Simulate(args) => simulate::run(args, session).await,
         Command::Call(args) => call::run(args, session).await,

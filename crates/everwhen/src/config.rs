@@ -16,7 +16,7 @@ pub use written::edits;
 use written::{Said, Source, Table};
 
 /// Every table of the file with its keys; what is not here is refused.
-const TABLES: [(&str, &[&str]); 10] = [
+const TABLES: [(&str, &[&str]); 11] = [
     (
         "",
         &[
@@ -33,6 +33,7 @@ const TABLES: [(&str, &[&str]); 10] = [
             "redact",
             "attention",
             "effects",
+            "tls",
         ],
     ),
     ("events", &["default_space", "max_payload", "max_depth"]),
@@ -44,6 +45,7 @@ const TABLES: [(&str, &[&str]); 10] = [
     ("redact", &["topic", "drop", "mask", "hash", "detectors"]),
     ("attention", &["topic", "filter", "rate", "verdict", "until", "by"]),
     ("effects", &["allow", "workers", "scheduled_workers", "timeout", "ca_file"]),
+    ("tls", &["cert", "key"]),
 ];
 
 /// The file that `everwhen init` writes: every key with its default, commented out.
@@ -54,6 +56,8 @@ pub struct Config {
     pub listen: String,
     pub data: PathBuf,
     pub settings: Settings,
+    /// Certificate chain and private key of `everwhen serve`.
+    pub tls: [Option<PathBuf>; 2],
 }
 
 impl Config {
@@ -104,6 +108,7 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
         listen: "127.0.0.1:3837".to_owned(),
         data: source.beside(".everwhen"),
         settings: Settings::default(),
+        tls: [None, None],
     };
     own.set("listen", |said| said.text(), &mut config.listen)?;
     if let Some(said) = own.table()?.and_then(|table| table.get("data")) {
@@ -116,6 +121,9 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
     layers(&layered("layers"), &mut config.settings.switches)?;
     effects(&layered("effects"), &mut config.settings.effects)?;
     quota(&layered("quota"), &mut config.settings.quota)?;
+    let file = |said: &Said<'_>| said.file().map(Some);
+    layered("tls").set("cert", file, &mut config.tls[0])?;
+    layered("tls").set("key", file, &mut config.tls[1])?;
     tenants(&top, &mut config.settings)?;
     rules::read(&top, &mut config.settings)?;
     Ok(config)
@@ -249,15 +257,15 @@ impl<'a> Layered<'a> {
 }
 
 /// The variables that are no keys of the file: flags, logs, and what `drain` tells its commands.
-const OTHER_VARIABLES: [&str; 13] = [
-    "DATA", "SERVER", "TOKEN", "TENANT", "PROFILE", "PROFILES", "LOG", "FAULT", "TOPIC", "POSITION", "ID",
-    "GROUP", "ATTEMPT",
+const OTHER_VARIABLES: [&str; 14] = [
+    "CA", "DATA", "SERVER", "TOKEN", "TENANT", "PROFILE", "PROFILES", "LOG", "FAULT", "TOPIC", "POSITION",
+    "ID", "GROUP", "ATTEMPT",
 ];
 
 /// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
 pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {
     let tables = TABLES.iter().filter(|(table, _)| {
-        ["", "events", "retention", "history", "layers", "effects", "quota"].contains(table)
+        ["", "events", "retention", "history", "layers", "effects", "quota", "tls"].contains(table)
     });
     let keys = tables.flat_map(|(table, keys)| {
         keys.iter().map(move |key| match *table {
@@ -272,6 +280,7 @@ pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Proble
         "LAYERS",
         "EFFECTS",
         "QUOTA",
+        "TLS",
         "TENANTS",
         "SCHEMA",
         "REDACT",
@@ -288,7 +297,7 @@ pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Proble
             continue;
         };
         let Some(nearest) = known.iter().min_by_key(|key| edits(given, key)) else { continue };
-        let ours = sections[..6].iter().any(|section| given.starts_with(&format!("{section}_")));
+        let ours = sections[..7].iter().any(|section| given.starts_with(&format!("{section}_")));
         if ours || edits(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
             return Err(Problem::new(Code::ConfigUnknownKey, format!("unknown variable \"{name}\""))
                 .hint(format!("did you mean \"EVERWHEN_{nearest}\"?"))

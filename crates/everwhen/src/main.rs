@@ -75,6 +75,9 @@ async fn run_and_close(command: Command, session: &Session) -> Result<(), Stop> 
         ended = commands::run(command, session) => ended,
         code = signals.recv() => Err(Stop::Code(code)),
     };
+    if let (Ok(()), Some(engine)) = (&ended, session.engine()) {
+        reach::audit::write_down(&engine, &session.tenant()?, &cli::called()).await?;
+    }
     let closed = session.close().await.map_err(Stop::from);
     ended.and(closed)
 }

@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::held::Holder;
 use crate::session::{Place, Session};
 
+pub mod audit;
 pub mod entities;
 pub mod events;
 pub mod groups;
@@ -18,6 +19,7 @@ pub mod host;
 pub mod maintain;
 pub mod pushes;
 pub mod runs;
+pub mod secrets;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tenants;
@@ -58,7 +60,7 @@ impl Reach {
 
     async fn open(session: &Session, tenant: &str, create: bool) -> Result<Reach, Problem> {
         match session.place()? {
-            Place::Server(url) => Ok(Reach::Remote(Client::new(&url, session.token()?, tenant)?)),
+            Place::Server(url) => Ok(Reach::Remote(session.client(&url, tenant)?)),
             Place::Directory(data) => directory(session, &data, tenant, create).await,
         }
     }

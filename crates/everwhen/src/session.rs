@@ -8,6 +8,7 @@ use engine::Engine;
 use model::{Code, Problem};
 
 use crate::cli::Global;
+use crate::client::Client;
 use crate::config::{Config, check_variables, variable};
 use crate::output::Output;
 use crate::profiles::{Profile, Profiles};
@@ -128,9 +129,23 @@ impl Session {
         }
     }
 
+    /// The server at this address, for a tenant.
+    pub fn client(&self, url: &str, tenant: &str) -> Result<Client, Problem> {
+        let ca = match &self.flags.ca {
+            Some(ca) => Some(ca.clone()),
+            None => variable("EVERWHEN_CA")?.map(PathBuf::from),
+        };
+        Client::new(url, self.token()?, tenant)?.trusting(ca.as_ref())
+    }
+
     /// Remembers an engine that must be closed before the process ends.
     pub fn keep(&self, engine: &Engine) {
         *self.opened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(engine.clone());
+    }
+
+    /// The engine that this process opened.
+    pub fn engine(&self) -> Option<Engine> {
+        self.opened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     /// Drains and closes what was opened, so that the next start finds a clean end.

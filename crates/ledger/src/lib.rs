@@ -47,7 +47,7 @@ pub use file::{FileLedger, Opened, Options, Prefill, Torn};
 pub use line::{Bad, BodyRef, Json, Line, RecordRef, check, lines, parse};
 pub use memory::{MemoryFaults, MemoryLedger};
 pub use salvage::{Salvaged, salvage};
-pub use verify::{Finding, FindingKind, Report, verify};
+pub use verify::{Finding, FindingKind, Noted, Report, Wanted, verify, verify_noting};
 pub use witness::{Witness, closed_at, origin};
 
 /// The kind of the record that ends a clean stop.

@@ -3,6 +3,7 @@
 //!
 //! It judges the tail by the rule of recovery, so "ok" and "opens" mean the same for the part both look at.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use model::Position;
@@ -63,9 +64,40 @@ pub enum FindingKind {
 
 /// Checks the whole ledger in `dir`. `progress` hears bytes done and bytes in all.
 pub fn verify(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Error> {
+    verify_noting(disk, dir, &Wanted::default(), progress).map(|(report, _)| report)
+}
+
+/// What is to be noted on the way.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Ends of lines.
+    pub ends: BTreeSet<Position>,
+    /// A kind of record.
+    pub kind: &'static str,
+}
+
+/// What was found of it in sound lines.
+#[derive(Clone, Debug, Default)]
+pub struct Noted {
+    /// The chain after each line that ends at a wanted position.
+    pub chains: BTreeMap<Position, Chain>,
+    /// The data of each record of the wanted kind.
+    pub records: Vec<String>,
+    /// Where bodies are erased.
+    pub erased: Vec<Position>,
+}
+
+/// As [`verify`], noting what is wanted.
+pub fn verify_noting(
+    disk: &dyn Disk,
+    dir: &Path,
+    wanted: &Wanted,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Report, Noted), Error> {
     let listing = segment::list(disk, dir)?;
     let total = listing.segments.iter().map(|segment| segment.bytes).sum();
     let mut walk = Walk::new(&listing.segments);
+    walk.wanted = wanted.clone();
     let mut done = 0;
     for segment in &listing.segments {
         walk.begin_segment(segment, &segment::path(dir, segment.first));
@@ -82,7 +114,10 @@ pub fn verify(disk: &dyn Disk, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -
         progress(done, total);
     }
     let mark = listing.has(MARKER).then(|| marker::read(disk, dir)).flatten();
-    Ok(walk.finish(mark))
+    let mut noted = std::mem::take(&mut walk.noted);
+    let report = walk.finish(mark);
+    noted.chains.retain(|position, _| *position <= report.last);
+    Ok((report, noted))
 }
 
 /// The place of the check.
@@ -101,6 +136,8 @@ struct Walk {
     first_line: Vec<u8>,
     trimmed: Option<TrimmedData>,
     doubt: Option<Doubt>,
+    wanted: Wanted,
+    noted: Noted,
 }
 
 /// The first bad place while nothing has shown yet that its position had been durable.
@@ -146,6 +183,8 @@ impl Walk {
             first_line: Vec::new(),
             trimmed: None,
             doubt: None,
+            wanted: Wanted::default(),
+            noted: Noted::default(),
         }
     }
 
@@ -227,8 +266,17 @@ impl Walk {
         self.report.records += line.records().len() as u64;
         self.report.last = line.last();
         self.head = line.chain;
+        if self.wanted.ends.contains(&line.last()) {
+            self.noted.chains.insert(line.last(), line.chain);
+        }
         for record in line.records() {
-            self.report.erased += u64::from(record.body == Some(BodyRef::Erased));
+            if record.body == Some(BodyRef::Erased) {
+                self.report.erased += 1;
+                self.noted.erased.push(record.position);
+            }
+            if record.kind == self.wanted.kind {
+                self.noted.records.push(record.data.get().to_owned());
+            }
             if record.kind == TRIMMED {
                 self.trimmed = serde_json::from_str(record.data.get()).ok().or(self.trimmed.take());
             }

@@ -40,6 +40,12 @@ pub use query::{AsOf, Conjunct, INTRINSIC, Logic, Mutation, Query, Shape, ShapeF
 /// The edition of the language that a definition was checked under. A higher one than ours is of a newer version.
 pub const EDITION: u32 = 1;
 
+/// Whether `secret("name")` can name it: so that a reference is told from any text around it.
+pub fn is_secret_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !name.is_empty() && name.len() <= 64 && name.chars().all(plain)
+}
+
 /// An expression as normal text: one line, names resolved, spaces as `fmt` sets them. Compiled when loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -89,6 +89,8 @@ codes! {
     HookRefused "hook.refused" 401 5 Outside "the delivery is not believed";
     HookInvalid "hook.invalid" 422 4 Author "the hook is not valid";
     PushInvalid "push.invalid" 422 4 Author "the push is not valid";
+    SecretInvalid "secret.invalid" 422 4 Author "the secret cannot be kept like that";
+    SecretNotFound "secret.not_found" 404 3 Operator "there is no such secret";
     QuotaExceeded "quota.exceeded" 429 6 Author "a limit was reached";
     IfMatchFailed "if_match.failed" 412 4 Author "it changed in between";
     IdempotencyMismatch "idempotency.mismatch" 422 4 Author "the key was used for another request";
@@ -100,6 +102,7 @@ codes! {
     ServerUnreachable "server.unreachable" 503 6 Outside "the server does not answer";
     ServerAddressTaken "server.address_taken" 503 6 Operator "another program listens there";
     DefinitionInvalid "definition.invalid" 422 4 Author "the definition is not valid";
+    DefinitionSecret "definition.secret" 422 4 Author "a secret is used where it cannot be";
     DefinitionBreaking "definition.breaking" 409 4 Author "rows that are there do not fit the new definition";
     DefinitionConflict "definition.conflict" 409 4 Author "what is declared already is in the way";
     ConceptNotFound "concept.not_found" 404 3 Author "there is no such concept";

@@ -15,7 +15,7 @@ use model::{Code, Position, Problem};
 
 use crate::problem::{Refusal, bad_request};
 use crate::query::Params;
-use crate::{Doors, aside, body, rights};
+use crate::{Doors, aside, audit, body, rights};
 
 pub const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
 pub const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
@@ -86,6 +86,7 @@ impl Call {
             None => text(&head.headers, &TENANT)?,
         };
         let tenant = tenant(named, doors).await?;
+        audit::note(&head, &tenant, &caller);
         Ok(Call { doors: doors.clone(), tenant, caller, grant, head, body })
     }
 

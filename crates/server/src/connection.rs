@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -56,7 +57,7 @@ pub async fn accept(
                 Ok((socket, from)) => {
                     let (router, doors, open) = (router.clone(), doors.clone(), open.clone());
                     aside::spawn(async move {
-                        connection(socket, Peer(from.ip()), router, doors, Held(open)).await;
+                        begun(socket, Peer(from.ip()), router, doors, Held(open)).await;
                     });
                 }
                 Err(error) => pause_after(&error).await,
@@ -105,17 +106,39 @@ async fn speaks_http2(socket: &TcpStream, patience: Duration) -> Option<bool> {
     looked.await.ok().flatten()
 }
 
-async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
+/// With TLS the handshake comes first, and has as long as the head of a request; it also says which HTTP is spoken.
+async fn begun(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
     let _ = socket.set_nodelay(true);
+    let Some(tls) = &doors.tls else { return plain(socket, peer, router, doors, held).await };
+    match tokio::time::timeout(doors.patience.head, tls.accept(socket)).await {
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+            connection2(stream, peer, router, doors.clone(), held).await;
+        }
+        Ok(Ok(stream)) => connection(stream, peer, router, doors.clone(), held).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+async fn plain(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
     let spoken = tokio::select! {
         spoken = speaks_http2(&socket, doors.patience.head) => spoken,
         () = doors.closing() => None,
     };
     match spoken {
-        Some(true) => return connection2(socket, peer, router, doors, held).await,
-        Some(false) => {}
-        None => return,
+        Some(true) => connection2(socket, peer, router, doors, held).await,
+        Some(false) => connection(socket, peer, router, doors, held).await,
+        None => {}
     }
+}
+
+async fn connection(
+    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    router: axum::Router,
+    doors: Arc<Doors>,
+    held: Held,
+) {
     let mut phase = doors.phase.clone();
     let patience = doors.patience;
     let cut = Cut(Arc::new(Notify::new()));
@@ -159,7 +182,13 @@ async fn connection(socket: TcpStream, peer: Peer, router: axum::Router, doors: 
 }
 
 /// As [`connection`], over HTTP/2. A stream that does not read is cut by itself; the connection lives while it answers pings.
-async fn connection2(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
+async fn connection2(
+    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    router: axum::Router,
+    doors: Arc<Doors>,
+    held: Held,
+) {
     let mut phase = doors.phase.clone();
     let patience = doors.patience;
     let service = {

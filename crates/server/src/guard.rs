@@ -21,7 +21,7 @@ use model::{Code, Problem};
 
 use crate::caller::Call;
 use crate::problem::Refusal;
-use crate::{Doors, grpc, idempotency, maintain, mcp, origin, publish};
+use crate::{Doors, audit, grpc, idempotency, maintain, mcp, origin, publish};
 
 /// Answers one request, whatever happens inside.
 pub async fn answer(
@@ -29,12 +29,17 @@ pub async fn answer(
     doors: Arc<Doors>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
+    let id = audit::id_of(request.headers());
+    Ok(audit::under_id(id, pin!(answered(router, doors, request))).await)
+}
+
+async fn answered(router: Router, doors: Arc<Doors>, request: Request<Incoming>) -> Response {
     let patience =
         if maintain::takes_long(request.uri().path()) { Duration::MAX } else { doors.patience.answer };
     if doors.local
         && let Err(problem) = origin::check(&request)
     {
-        return Ok(Refusal(problem).into_response());
+        return Refusal(problem).into_response();
     }
     // Pinned here, because it is large, and each future around it that owned it would copy it once more.
     let call = pin!(route(router, doors, request.map(Body::new)));
@@ -43,7 +48,7 @@ pub async fn answer(
         Ok(Err(panic)) => Refusal(bug(&*panic)).into_response(),
         Err(_) => Refusal(too_long(patience)).into_response(),
     };
-    Ok(readable(response))
+    readable(response)
 }
 
 /// Publishing goes past the router, whose boxes cost 4 % of the CPU at 256 connections; all else goes

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 mod aside;
+mod audit;
 mod automations;
 mod body;
 mod caller;
@@ -52,12 +53,14 @@ mod query;
 mod rights;
 mod routes;
 mod runs;
+mod secrets;
 mod seed003;
 mod session;
 mod stream;
 mod subscriptions;
 mod tasks;
 mod tenants;
+mod tls;
 mod tokens;
 mod ws;
 
@@ -65,6 +68,7 @@ pub use hooks::{check as check_hook, signature, tried};
 pub use openapi::document as openapi;
 pub use subscriptions::drained;
 pub use tenants::read_quota;
+pub use tls::Tls;
 pub use tokens::terms;
 
 pub use patience::Patience;
@@ -81,6 +85,8 @@ pub struct Options {
     pub no_auth: bool,
     /// The tenant of a request that names none.
     pub default_tenant: String,
+    /// Connections are encrypted, and others not answered.
+    pub tls: Option<Tls>,
 }
 
 /// Serves until `shutdown` is ready, then finishes what is in progress and returns; the caller closes the
@@ -100,7 +106,7 @@ pub async fn serve_with(
     patience: Patience,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Problem> {
-    let Options { listener, token, no_auth, default_tenant } = options;
+    let Options { listener, token, no_auth, default_tenant, tls } = options;
     let (phase, watched) = watch::channel(Phase::Open);
     let default = OnceLock::new();
     let local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
@@ -116,6 +122,7 @@ pub async fn serve_with(
         logins: logins::Logins::default(),
         automations: ws::channel(),
         keys: Default::default(),
+        tls,
     });
     connection::accept(listener, doors, phase, shutdown).await;
     Ok(())
@@ -138,6 +145,7 @@ pub(crate) struct Doors {
     /// What is done to automations, for those who watch them.
     automations: ws::Automations,
     keys: idempotency::Keys,
+    tls: Option<Tls>,
 }
 
 /// How far the server is from its end.

@@ -1,7 +1,5 @@
 //! How a refusal leaves the server: `application/problem+json` with a request id (contracts §3).
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use axum::body::Body;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -28,7 +26,7 @@ impl From<Problem> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Refusal(problem) = self;
-        let request_id = request_id();
+        let request_id = crate::audit::request_id();
         log(&problem, &request_id);
         let code = problem.code();
         let mut document = problem.to_json();
@@ -60,12 +58,6 @@ fn log(problem: &Problem, request_id: &str) {
         }
         _ => tracing::debug!(request_id, code, detail, "refused a request"),
     }
-}
-
-/// Unique among the requests of this process, and of others with another process id.
-fn request_id() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("req_{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 pub async fn no_such_path(uri: Uri) -> Refusal {

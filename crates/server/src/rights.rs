@@ -42,7 +42,7 @@ static NEEDS: LazyLock<Needs> = LazyLock::new(|| {
     needs
 });
 
-fn needed(method: &Method, path: &str) -> Option<Permission> {
+pub fn needed(method: &Method, path: &str) -> Option<Permission> {
     let methods = NEEDS.get(path).map_or(&[][..], Vec::as_slice);
     let found = methods.iter().find(|(of, _)| method.as_str().eq_ignore_ascii_case(of));
     found.map_or(Some(Permission::Node), |(_, needed)| *needed)

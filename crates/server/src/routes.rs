@@ -7,9 +7,9 @@ use axum::Router;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::{
-    Doors, automations, clock, declared, entities, events, groups, health, hooks, maintain, mcp, metrics,
-    openapi, page, problem, publish, pushes, runs, seed003, stream, subscriptions, tasks, tenants, tokens,
-    ws,
+    Doors, audit, automations, clock, declared, entities, events, groups, health, hooks, maintain, mcp,
+    metrics, openapi, page, problem, publish, pushes, runs, secrets, seed003, stream, subscriptions, tasks,
+    tenants, tokens, ws,
 };
 
 /// One method of one path.
@@ -220,6 +220,22 @@ routes! {
             "A token of that tenant, as `POST /v1/tokens` gives one out";
         post "/v1/tenants/{name}/{what}" tenants::toggle, "node",
             "`suspend`: nobody reaches it and nothing of it runs; `resume`: it goes on where it stood";
+    }
+    "Secrets" {
+        get "/v1/secrets" secrets::list, "admin",
+            "Names and times of secrets, never their values";
+        put "/v1/secrets/{name}" secrets::put, "admin",
+            "Set or replace one: `value`";
+        delete "/v1/secrets/{name}" secrets::delete, "admin",
+            "Remove one";
+    }
+    "Audit" {
+        get "/v1/audit" audit::list, "admin",
+            "What was administered and by whom, newest first, by `since limit cursor`";
+        get "/v1/audit/checkpoints" audit::checkpoints, "admin",
+            "Signed statements of where the ledger stood, the newest made now, and the `key` that checks them";
+        post "/v1/audit/verify" audit::verify, "admin",
+            "Whether the ledger is the one that `checkpoints` signed for `key` speak of; without them, its own";
     }
     "The house" {
         post "/v1/erase" maintain::erase, "admin",

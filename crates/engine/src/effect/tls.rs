@@ -1,4 +1,4 @@
-//! Whom a request over https believes: the machine's root certificates and what the operator adds to them.
+//! Whom a request over https, of a run or of a command, believes: the machine's root certificates and what the operator adds to them.
 
 #![expect(clippy::disallowed_methods, reason = "certificates are files of the machine")]
 
@@ -26,7 +26,7 @@ const BUNDLES: [&str; 6] = [
     "/usr/local/etc/ssl/cert.pem",
 ];
 
-pub(super) struct Tls {
+pub struct Tls {
     own: Vec<CertificateDer<'static>>,
     /// Made with the first request that needs it: the machine's roots are some hundred.
     config: OnceLock<Result<Arc<ClientConfig>, Problem>>,
@@ -34,16 +34,12 @@ pub(super) struct Tls {
 
 impl Tls {
     /// `ca_file` holds certificates in PEM that are trusted beside the machine's.
-    pub(super) fn new(ca_file: Option<&PathBuf>) -> Result<Tls, Problem> {
+    pub fn new(ca_file: Option<&PathBuf>) -> Result<Tls, Problem> {
         let own = ca_file.map(|path| read(path)).transpose()?.unwrap_or_default();
         Ok(Tls { own, config: OnceLock::new() })
     }
 
-    pub(super) async fn connect(
-        &self,
-        host: &str,
-        stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, Failure> {
+    pub async fn connect(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Failure> {
         let config = self.config.get_or_init(|| config(&self.own)).clone();
         let config = config.map_err(|problem| Failure::new(Class::Transient, problem))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {

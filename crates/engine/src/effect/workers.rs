@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::guard::Guard;
 use super::http::{Answer, Http, Request};
 use super::push::Senders;
+use super::secret::Veil;
 use super::{Class, Failure};
 use crate::declared;
 use crate::pool::Bell;
@@ -91,7 +92,7 @@ impl Workers {
         let (workers, asked, of) = (self.clone(), effect.clone(), tenant.clone());
         let task = match effect.kind == declared::DETACHED {
             true => self.http.runtime().spawn_blocking(move || of.answer_query(&asked)),
-            false => self.http.runtime().spawn(async move { workers.perform(&asked).await }),
+            false => self.http.runtime().spawn(async move { workers.veiled(of, asked).await }),
         };
         tenant.effect_is_out(&effect, task.abort_handle());
         let made = task.await;
@@ -111,12 +112,34 @@ impl Workers {
         answer(tenant, &effect, how, value).await;
     }
 
-    async fn perform(&self, effect: &Effect) -> (How, Value) {
-        let asked = self.request(effect);
+    /// Makes the request with the secrets as they are now. Nothing of them leaves here but to the one who was asked.
+    async fn veiled(&self, tenant: Tenant, effect: Arc<Effect>) -> (How, Value) {
+        let of = effect.clone();
+        // Reading rows may block.
+        let veil = match effect.secrets.is_empty() {
+            true => Veil::new(&effect.secrets, |_| Ok(None)),
+            false => match self.http.runtime().spawn_blocking(move || tenant.veil(&of)).await {
+                Ok(veil) => veil,
+                Err(_) => return failed(Code::Internal.as_str(), "the worker died", "transient"),
+            },
+        };
+        let lifted = veil.and_then(|veil| Ok((veil.lift(&effect.with)?, veil)));
+        match lifted {
+            Ok((with, veil)) => {
+                let (how, value) = self.perform(&effect, &with, &veil).await;
+                (how, veil.mask(value))
+            }
+            Err(problem) => failed(problem.code().as_str(), problem.detail(), Class::Permanent.as_str()),
+        }
+    }
+
+    async fn perform(&self, effect: &Effect, with: &Value, veil: &Veil) -> (How, Value) {
+        let asked = self.request(effect, with);
         let (failure, more) = match self.http.sent(&asked).await {
             Ok(answer) => match answer.failure() {
                 None => return (How::Done, output(&answer)),
-                Some(failure) => (failure, excerpt(&answer.body)),
+                // Masked before it is cut: half a secret would not be found.
+                Some(failure) => (failure, excerpt(&veil.mask_text(&String::from_utf8_lossy(&answer.body)))),
             },
             Err(failure) => (failure, None),
         };
@@ -136,8 +159,7 @@ impl Workers {
         }
     }
 
-    fn request(&self, effect: &Effect) -> Request {
-        let with = &effect.with;
+    fn request(&self, effect: &Effect, with: &Value) -> Request {
         let text = |name: &str| with[name].as_str().unwrap_or_default().to_owned();
         let timeout = with["timeout"].as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let mut headers: Vec<(String, String)> = with["headers"]
@@ -211,8 +233,7 @@ fn output(answer: &Answer) -> Value {
     json!({"status": answer.status, "headers": headers, "body": body})
 }
 
-fn excerpt(body: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(body);
+fn excerpt(text: &str) -> Option<String> {
     let shown: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(EXCERPT).collect();
     (!shown.is_empty()).then_some(shown)
 }

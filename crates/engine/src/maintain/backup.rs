@@ -28,6 +28,7 @@ use crate::writer::Fatal;
 
 const MANIFEST: &str = "backup.json";
 const HISTORY: &str = "history.db";
+const CHECKPOINTS: &str = "checkpoints.jsonl";
 
 #[derive(Serialize, Deserialize)]
 struct Manifest {
@@ -130,6 +131,7 @@ fn copy_tenant(tenant: &Tenant, to: &Path) -> Result<Copied, Problem> {
     let _alone = tenant.upkeep().alone();
     let dir = super::dir_of(tenant)?;
     let mut bytes = copy_history(tenant, &dir, to)?;
+    bytes += copy_checkpoints(&dir, to)?;
     snapshot::take_keeping(tenant, 2)?;
     let (head, segments) = stand(tenant)?;
     bytes += copy_segments(&dir.join("ledger"), &to.join("ledger"), &segments)?;
@@ -169,6 +171,17 @@ fn copy_history(tenant: &Tenant, dir: &Path, to: &Path) -> Result<u64, Problem> 
     files::sync_file(&copy)?;
     files::sync_dir(to)?;
     Ok(files::size(&copy))
+}
+
+/// Before the ledger, which a later checkpoint would accuse of being cut.
+fn copy_checkpoints(from: &Path, to: &Path) -> Result<u64, Problem> {
+    if files::size(&from.join(CHECKPOINTS)) == 0 {
+        return Ok(0);
+    }
+    files::make_dir(to)?;
+    let bytes = files::copy(&from.join(CHECKPOINTS), &to.join(CHECKPOINTS), None)?;
+    files::sync_dir(to)?;
+    Ok(bytes)
 }
 
 /// The head, everything durable up to it, and how long each segment is there.
@@ -246,6 +259,7 @@ fn copy_back(from: &Path, data: &Path, aside: &Path, manifest: &Manifest) -> Res
             bytes += files::copy(&source.join(HISTORY), &target.join(HISTORY), None)?;
             files::sync_dir(&target)?;
         }
+        bytes += copy_checkpoints(&source, &target)?;
         let head = Chain::parse(chain).unwrap_or(Chain::ZERO).to_string();
         tenants.push(Copied { tenant: name.clone(), last: *position, head, bytes });
     }

@@ -120,6 +120,28 @@ pub fn write_small(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     rename(&aside, path)
 }
 
+/// Adds a line, durably. What a crash left of the one before is cut off.
+pub fn append_line(path: &Path, line: &str) -> Result<(), Problem> {
+    use std::io::Write;
+    let new = !path.exists();
+    if let Some(bytes) = read_small(path)?.filter(|bytes| bytes.last().is_some_and(|last| *last != b'\n')) {
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        write_small(path, &bytes[..whole])?;
+    }
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+    let written = opened
+        .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()).and_then(|()| file.sync_all()));
+    written.map_err(|error| io_problem(path, &error))?;
+    if new { path.parent().map_or(Ok(()), sync_dir) } else { Ok(()) }
+}
+
+/// A directory for what nobody else may read.
+pub fn make_private_dir(dir: &Path) -> Result<(), Problem> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| io_problem(dir, &error))
+}
+
 /// As [`write_small`], for what nobody else may read.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     use std::io::Write;

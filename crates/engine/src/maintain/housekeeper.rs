@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::{Code, Position, Problem};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{broken, files, retention, sidecar};
+use super::{audit, broken, files, retention, sidecar};
 use crate::metrics::Metrics;
 use crate::read;
 use crate::state::Fault;
@@ -19,6 +19,9 @@ pub const EVERY: Duration = Duration::from_secs(10);
 const LOG_MAX: u64 = 4 << 20;
 /// One sealed segment is read and checked this often, so that rot is found before its backup is gone.
 const SCRUB_EVERY: Duration = Duration::from_secs(3600);
+
+/// A ledger that goes on is signed this often, and whenever a segment is full.
+const SIGN_EVERY: Duration = Duration::from_secs(600);
 
 /// Old runs are forgotten this often.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
@@ -38,6 +41,8 @@ struct Seen {
     scrub_at: Duration,
     /// When the history is looked through for what is too old.
     trim_at: Duration,
+    /// When the ledger is signed next.
+    sign_at: Duration,
 }
 
 impl Housekeeper {
@@ -68,9 +73,14 @@ fn look_after(tenant: &Tenant, seen: &mut Seen) -> Result<(), Problem> {
     if seen.active != active {
         if seen.active != 0 {
             tenant.record_floors();
+            seen.sign_at = Duration::ZERO;
         }
         sidecar::build_missing(tenant)?;
         seen.active = active;
+    }
+    if tenant.dir().is_some() && tenant.boot() >= seen.sign_at {
+        audit::checkpoint(tenant)?;
+        seen.sign_at = tenant.boot() + SIGN_EVERY;
     }
     retention::run(tenant)?;
     let past = tenant.dir().map(|dir| dir.join("history.db"));

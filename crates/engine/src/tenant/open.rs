@@ -211,7 +211,8 @@ impl Tenant {
     pub fn close_now(&self) -> Result<(), Problem> {
         self.0.closing.store(true, Ordering::Release);
         // A directory that was only looked at stays as it was.
-        if self.0.closed_at != Some(self.head()) {
+        let changed = self.0.closed_at != Some(self.head());
+        if changed {
             self.record_floors();
             self.ask_blocking(Command::Note { records: vec![Record::LedgerClosed] })?;
         }
@@ -224,6 +225,9 @@ impl Tenant {
                 tracing::warn!(%problem, "state.db is left behind")
             }
             ended => ended?,
+        }
+        if let Some(dir) = self.dir().filter(|_| changed) {
+            crate::maintain::audit::sign_end(dir, self.name(), writer.ledger.head(), self.now());
         }
         lock(&self.0.readers).clear();
         lock(&self.0.row_readers).clear();

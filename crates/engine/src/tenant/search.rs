@@ -11,7 +11,7 @@ use model::event::{Event, Subject};
 use model::topic::Pattern;
 use model::{Code, Position, Problem, Timestamp};
 
-use super::Tenant;
+use super::{Tenant, audit};
 use crate::authority::Sight;
 use crate::read;
 
@@ -78,7 +78,11 @@ impl Query {
 
     fn wants(&self, event: &Event) -> bool {
         let envelope = &event.envelope;
-        let topic = self.topic.as_ref().is_none_or(|pattern| pattern.receives(&envelope.topic));
+        // Who asks for everything means what was published, not who administered it.
+        let topic = match &self.topic {
+            Some(pattern) => pattern.receives(&envelope.topic),
+            None => !envelope.topic.starts_with(audit::PREFIX),
+        };
         topic
             && self.sight.sees_event(event)
             && self.space.as_ref().is_none_or(|space| *space == envelope.space)

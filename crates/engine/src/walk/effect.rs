@@ -8,7 +8,8 @@ use model::record::How;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, Stopped, Walk, failure};
-use crate::run::{Block, Ended, Inside, Request, TASK, WaitKind};
+use crate::effect::secret;
+use crate::run::{Block, Ended, Inside, Marks, Request, TASK, WaitKind};
 
 /// What a person may answer when it is not known whether an effect happened.
 const ANSWERS: [&str; 3] = ["done", "again", "failed"];
@@ -33,13 +34,14 @@ impl Walk<'_, '_> {
     }
 
     fn ask_for(&mut self, http: &Http, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
-        let state = &self.draft.state;
-        let mut with = json!({
-            "method": http.method, "url": self.env.input(state, &http.url)?,
-            "headers": self.optional(http.headers.as_ref())?, "body": self.optional(http.body.as_ref())?,
-        });
+        let (mut with, secrets) = self.naming_secrets(|walk| {
+            Ok(json!({
+                "method": http.method, "url": walk.env.input(walk.draft.state, &http.url)?,
+                "headers": walk.optional(http.headers.as_ref())?, "body": walk.optional(http.body.as_ref())?,
+            }))
+        })?;
         if let Some(length) = &step.timeout {
-            with["timeout"] = self.env.length(state, length)?.as_secs_f64().into();
+            with["timeout"] = self.env.length(self.draft.state, length)?.as_secs_f64().into();
         }
         let request = Request {
             kind: "http".to_owned(),
@@ -48,6 +50,7 @@ impl Walk<'_, '_> {
             attempt: at.failures + 1,
             scheduled: self.run.occurrence.kind == "schedule",
             once: http.once,
+            secrets,
             ..Request::default()
         };
         let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
@@ -68,7 +71,7 @@ impl Walk<'_, '_> {
         if failure.code != Code::EffectUnknown.as_str() || step.on_error == OnError::Continue {
             return Err(Stopped::Failure(failure));
         }
-        let url = self.env.input(self.draft.state, &http.url)?;
+        let (url, _) = self.naming_secrets(|walk| Ok(walk.env.input(walk.draft.state, &http.url)?))?;
         let url = url.as_str().unwrap_or_default();
         let question = format!("did {} {url} happen? {}", http.method, failure.message);
         let kind = WaitKind::Ask {
@@ -80,6 +83,24 @@ impl Walk<'_, '_> {
         let number = self.wait(path, kind, None, Map::new());
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
+    }
+
+    /// What a step asks of the outside, with a mark for each secret in it. The marks are chosen so that nothing else in it
+    /// reads like one: whoever sends an event cannot have a secret put where the author did not.
+    pub(super) fn naming_secrets(&mut self, ask: impl Fn(&Self) -> Result<Value>) -> Result<(Value, Marks)> {
+        let names = match &self.env.about {
+            Some(about) if !about.automation.secrets.is_empty() => about.automation.secrets.clone(),
+            _ => return Ok((ask(self)?, Marks::new())),
+        };
+        let mut asked = |marks: &Marks| {
+            self.env.fixed.insert("secrets".to_owned(), json!(marks));
+            let made = ask(self);
+            self.env.fixed.remove("secrets");
+            made
+        };
+        let bare = asked(&names.iter().map(|name| (name.clone(), String::new())).collect())?;
+        let marks = secret::marks(&names, &bare);
+        Ok((asked(&marks)?, marks))
     }
 
     pub(super) fn outside(&mut self, outside: &Outside, at: &mut Block, path: &str) -> Result<Flow> {

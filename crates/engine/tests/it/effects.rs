@@ -2,6 +2,7 @@
 
 mod detached;
 mod pushes;
+mod secrets;
 mod tasks;
 mod workers;
 

@@ -43,7 +43,7 @@ impl Served {
         let listener = bound.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let default_tenant = engine::DEFAULT_TENANT.to_owned();
-        let options = server::Options { listener, token: None, no_auth: true, default_tenant };
+        let options = server::Options { listener, token: None, no_auth: true, default_tenant, tls: None };
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = runtime.spawn(server::serve(engine.clone(), options, async move {
             let _ = stopped.await;

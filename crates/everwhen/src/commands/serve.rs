@@ -12,6 +12,7 @@ use engine::clock::ToldClock;
 use engine::{Caller, Engine, Options};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
+use server::Tls;
 
 use crate::config::Config;
 use crate::config::shown::{Shown, as_file};
@@ -47,6 +48,12 @@ pub struct Args {
     /// Ask nobody for a token: whoever can connect may do everything. On loopback addresses only
     #[arg(long)]
     no_auth: bool,
+    /// Answer over TLS with this certificate chain, in PEM; read again when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Apply the workspace again whenever it is saved
     #[arg(long, requires = "workspace")]
     watch: bool,
@@ -70,6 +77,8 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let data = session.data()?;
     let listen = args.listen.unwrap_or(config.listen);
     check_address(&listen, args.no_auth)?;
+    let [cert, key] = config.tls;
+    let tls = tls(args.tls_cert.or(cert), args.tls_key.or(key))?;
     let workspace = args.workspace.map(|path| Workspace::open(path, session)).transpose()?;
 
     // First the address, so that one that is taken leaves no new directory behind.
@@ -106,7 +115,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     };
 
     let first = if args.no_auth { None } else { first_token(&engine).await? };
-    let doors = Doors { no_auth: args.no_auth, default_tenant };
+    let doors = Doors { no_auth: args.no_auth, default_tenant, tls };
     let mut host = Host::start(engine, data.clone(), listener, doors).await?;
     let mut ready = json!({ "ready": true, "url": host.url(), "pid": std::process::id(), "data": data });
     if let Some(token) = first {
@@ -132,6 +141,15 @@ fn print_config(args: &Args, session: &Session) -> Result<(), Stop> {
     let each = |one: &Shown| (one.key.clone(), json!({"value": one.value, "from": one.from}));
     let settings: Map<String, Value> = shown.iter().map(each).collect();
     session.out.result(&Value::Object(settings), || as_file(&shown).trim().to_owned())
+}
+
+fn tls(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Problem> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Tls::new(certificate, key).map(Some),
+        (None, None) => Ok(None),
+        _ => Err(Problem::new(Code::ConfigInvalid, "TLS needs a certificate and its key")
+            .hint("give both: --tls-cert and --tls-key, or [tls] cert and key")),
+    }
 }
 
 /// Who starts a directory that nobody was ever given as its owner becomes that.

@@ -97,7 +97,7 @@ rate = "100/s"
 verdict = "defer"
 until = "5m"
 "#;
-    let Config { listen, data, settings } = settled(text, &[]).unwrap();
+    let Config { listen, data, settings, .. } = settled(text, &[]).unwrap();
     assert_eq!((listen.as_str(), data), ("127.0.0.1:1", PathBuf::from("conf/d")));
     assert_eq!(settings.default_space, "");
     assert_eq!(settings.retention.age, Some(Duration::from_secs(90 * 86_400)));

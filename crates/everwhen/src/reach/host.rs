@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use engine::Engine;
 use model::{Code, Problem};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Reach;
@@ -15,7 +15,7 @@ use crate::held::{Holder, new_token};
 pub struct Host {
     url: String,
     data: PathBuf,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Option<watch::Sender<()>>,
     task: JoinHandle<Result<(), Problem>>,
 }
 
@@ -27,16 +27,39 @@ impl Host {
         listener: TcpListener,
         options: Doors,
     ) -> Result<Host, Problem> {
-        let url = format!("http://{}", listener.local_addr().map_err(|error| unheard("it", &error))?);
-        let holder = Holder { url: url.clone(), pid: std::process::id(), token: new_token() };
+        let address = |listener: &TcpListener| listener.local_addr().map_err(|error| unheard("it", &error));
+        let Doors { no_auth, default_tenant, tls } = options;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", address(&listener)?);
+        // Commands on this machine need no certificate: they come in by a port of their own, with the token of `serve.json`.
+        let beside = match tls {
+            Some(_) => Some(listen("127.0.0.1:0").await?),
+            None => None,
+        };
+        let near = match &beside {
+            Some(beside) => format!("http://{}", address(beside)?),
+            None => url.clone(),
+        };
+        let holder = Holder { url: near, pid: std::process::id(), token: new_token() };
         holder.write(&data)?;
-        let (stop, stopped) = oneshot::channel::<()>();
+        let (stop, stopped) = watch::channel(());
         let token = Some(holder.token);
-        let Doors { no_auth, default_tenant } = options;
-        let options = server::Options { listener, token, no_auth, default_tenant };
-        let task = tokio::spawn(server::serve(engine, options, async move {
-            let _ = stopped.await;
-        }));
+        let ended = |mut stopped: watch::Receiver<()>| async move {
+            let _ = stopped.changed().await;
+        };
+        let local = beside.map(|listener| {
+            let (token, default_tenant) = (token.clone(), default_tenant.clone());
+            let options = server::Options { listener, token, no_auth: false, default_tenant, tls: None };
+            server::serve(engine.clone(), options, ended(stopped.clone()))
+        });
+        let options = server::Options { listener, token, no_auth, default_tenant, tls };
+        let public = server::serve(engine, options, ended(stopped));
+        let task = tokio::spawn(async move {
+            match local {
+                Some(local) => tokio::try_join!(local, public).map(drop),
+                None => public.await,
+            }
+        });
         Ok(Host { url, data, stop: Some(stop), task })
     }
 
@@ -90,13 +113,14 @@ impl Drop for Host {
 pub struct Doors {
     pub no_auth: bool,
     pub default_tenant: String,
+    pub tls: Option<server::Tls>,
 }
 
 impl Reach {
     /// Lets other commands in while this one runs; nothing to do when a server already does.
     pub async fn share(&self) -> Result<Option<Host>, Problem> {
         let Reach::Local(local) = self else { return Ok(None) };
-        let doors = Doors { no_auth: true, default_tenant: "main".to_owned() };
+        let doors = Doors { no_auth: true, default_tenant: "main".to_owned(), tls: None };
         let listener = listen("127.0.0.1:0").await?;
         Host::start(local.engine.clone(), local.data.clone(), listener, doors).await.map(Some)
     }

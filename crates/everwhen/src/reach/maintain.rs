@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::Reach;
 use crate::client::lines::Lines;
-use crate::client::{Client, Sent, read_json};
+use crate::client::{Sent, read_json};
 use crate::output::Stop;
 use crate::session::{Place, Session};
 
@@ -31,7 +31,7 @@ pub async fn verify(session: &Session, quick: bool) -> Result<Value, Problem> {
 async fn verify_all(session: &Session, quick: bool) -> Result<Value, Problem> {
     match session.place()? {
         Place::Server(url) => {
-            let client = Client::new(&url, session.token()?, &session.tenant()?)?;
+            let client = session.client(&url, &session.tenant()?)?;
             client.get(if quick { "/v1/verify?quick=true" } else { "/v1/verify" }).await
         }
         Place::Directory(data) => {
@@ -68,12 +68,14 @@ pub async fn restore(session: &Session, from: &Path) -> Result<Value, Problem> {
 }
 
 /// Long work on files, on a thread of its own: a signal must still be heard.
-async fn aside(work: impl FnOnce() -> Result<Value, Problem> + Send + 'static) -> Result<Value, Problem> {
+pub(super) async fn aside(
+    work: impl FnOnce() -> Result<Value, Problem> + Send + 'static,
+) -> Result<Value, Problem> {
     let died = |error| Err(Problem::new(Code::Internal, format!("the work did not end: {error}")));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(died)
 }
 
-fn existing(data: PathBuf) -> Result<PathBuf, Problem> {
+pub(super) fn existing(data: PathBuf) -> Result<PathBuf, Problem> {
     if data.is_dir() {
         return Ok(data);
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod absent;
+mod audit;
 mod bench;
 mod bus;
 mod check;
@@ -24,6 +25,7 @@ mod pipes;
 mod profiles;
 mod runs;
 mod scenarios;
+mod secrets;
 mod support;
 mod tokens;
 mod tour;

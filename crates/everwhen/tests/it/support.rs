@@ -81,9 +81,14 @@ impl Place {
 
     /// A server that asks for tokens.
     pub fn serve_asking(&self, more: &[&str]) -> Server {
+        self.serve_under(&[], more)
+    }
+
+    /// A server with variables of its own.
+    pub fn serve_under(&self, env: &[(&str, &str)], more: &[&str]) -> Server {
         let args = [&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat();
         let log = std::fs::File::create(self.0.join("serve.log")).unwrap();
-        let mut child = self.command(&args).stderr(log).spawn().unwrap();
+        let mut child = self.command(&args).envs(env.iter().copied()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let log = self.0.join("serve.log");

@@ -19,6 +19,7 @@ mod mutation;
 mod names;
 mod query;
 mod scope;
+mod secret;
 mod step;
 mod steps;
 mod template;

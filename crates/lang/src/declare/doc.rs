@@ -285,12 +285,12 @@ pub(crate) fn parse_within(text: &str, span: Span, skip: usize) -> Read<Node> {
 }
 
 /// As [`parse_within`], for what stands between `{{` and `}}`: the value and what its filters are given.
-pub(crate) fn parse_hole_within(inside: &str, span: Span, skip: usize) -> Read<Vec<Node>> {
+pub(crate) fn parse_hole_within(inside: &str, span: Span, skip: usize) -> Read<(Vec<Node>, bool)> {
     let by = span.start + skip as u32;
     match crate::expr::parse_hole(inside) {
-        Ok(mut nodes) => {
+        Ok((mut nodes, piped)) => {
             nodes.iter_mut().for_each(|node| shift(node, by, span));
-            Ok(nodes)
+            Ok((nodes, piped))
         }
         Err(mut fault) => {
             fault.span = shifted(fault.span, by, span);

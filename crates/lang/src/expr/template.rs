@@ -146,22 +146,23 @@ impl Template {
     }
 }
 
-/// The trees of what stands between `{{` and `}}`: the value, then what its filters are given. A filter that is not known
-/// or is given too much is refused.
-pub(crate) fn parse_hole(inside: &str) -> Result<Vec<ast::Node>, Fault> {
+/// The trees of what stands between `{{` and `}}`: the value, then what its filters are given; and whether it has filters. A
+/// filter that is not known or is given too much is refused.
+pub(crate) fn parse_hole(inside: &str) -> Result<(Vec<ast::Node>, bool), Fault> {
     let mut parser = Parser::new(inside);
     if let Some(fault) = parser.faults.drain(..).next() {
         return Err(fault);
     }
     parser.brackets = 1;
-    let mut trees = vec![parser.nested()?];
+    let (mut trees, mut piped) = (vec![parser.nested()?], false);
     while parser.accept("|") {
+        piped = true;
         trees.extend(pipe::parse(&mut parser)?.args);
     }
     if !parser.at_end() {
         return Err(parser.unexpected("\"|\" or \"}}\""));
     }
-    Ok(trees)
+    Ok((trees, piped))
 }
 
 /// Bytes up to the `}}` that ends a hole; braces and strings inside it are stepped over.

@@ -62,7 +62,22 @@ impl Server {
         Server::start_on(patience, token, engine::Options::default())
     }
 
+    /// Over TLS, with the certificate and key in these files.
+    pub fn secure(certificate: &std::path::Path, key: &std::path::Path) -> Server {
+        let tls = server::Tls::new(certificate.to_owned(), key.to_owned()).unwrap();
+        Server::start_with_all(Patience::default(), None, engine::Options::default(), Some(tls))
+    }
+
     fn start_on(patience: Patience, token: Option<&str>, options: engine::Options) -> Server {
+        Server::start_with_all(patience, token, options, None)
+    }
+
+    fn start_with_all(
+        patience: Patience,
+        token: Option<&str>,
+        options: engine::Options,
+        tls: Option<server::Tls>,
+    ) -> Server {
         let dir = TempDir::new();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -76,6 +91,7 @@ impl Server {
             token: token.map(str::to_owned),
             no_auth: token.is_none(),
             default_tenant: "main".to_owned(),
+            tls,
         };
         let serving = {
             let engine = engine.clone();

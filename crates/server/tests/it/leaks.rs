@@ -39,6 +39,7 @@ fn theirs(server: &Server, owner: &str) -> Theirs {
     ask("PUT", "/v1/entities/v1:shop:item/their-row?space=b", json!({"name": ROW})).ok(201);
     let hook = json!({"scheme": "hmac", "secret": "0123456789abcdef0123456789abcdef", "topic": "h.x"});
     ask("PUT", "/v1/hooks/their-hook", hook).ok(201);
+    ask("PUT", "/v1/secrets/their-secret", json!({"value": "what is theirs"})).ok(201);
     let push = json!({"url": "http://127.0.0.1:1/", "pattern": "t.x", "space": "b"});
     ask("PUT", "/v1/push/their-push", push).ok(201);
     let run = asked(server, owner, "GET", "/v1/runs?automation=ask_them", "").ok(200)["runs"][0]["id"]
@@ -102,6 +103,7 @@ fn paths(path: &str, theirs: &Theirs) -> Option<(String, String)> {
             Some((of("theirs"), of("nobody")))
         }
         _ if path.starts_with("/v1/tenants/") => both("{name}", "theirs", "nobody"),
+        _ if path.starts_with("/v1/secrets/") => both("{name}", "their-secret", "no-secret"),
         _ if path.starts_with("/v1/hooks/") => both("{name}", "their-hook", "no-hook"),
         "/v1/push/{name}/{what}" => {
             let of = |name: &str| fill(&[("{name}", name), ("{what}", "pause")]);

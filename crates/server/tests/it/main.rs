@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod audit;
 mod automations;
 mod changes;
 mod client;
@@ -36,4 +37,5 @@ mod stream;
 mod subscriptions;
 mod tasks;
 mod tenants;
+mod tls;
 mod ws;

@@ -71,7 +71,7 @@ pub(super) fn settings(allow: &[&str]) -> Settings {
     Settings { effects: Effects { allow, ..Effects::default() }, ..Settings::default() }
 }
 
-async fn engine(dir: &TempDir, allow: &[&str], step: &str) -> (Engine, Tenant) {
+pub(super) async fn engine(dir: &TempDir, allow: &[&str], step: &str) -> (Engine, Tenant) {
     let engine =
         Engine::open_with(dir.path(), Options { settings: settings(allow), ..Options::default() }).unwrap();
     let yaml = format!(
@@ -99,12 +99,12 @@ async fn a_detached_query_is_answered_without_a_request() {
     engine.close().await.unwrap();
 }
 
-async fn start(engine: &Engine) {
+pub(super) async fn start(engine: &Engine) {
     engine.publish(Draft::new("in.a", &json!({"n": 7}))).await.unwrap();
 }
 
 /// The one run, once it has this status.
-async fn run_with(tenant: &Tenant, status: &str) -> Value {
+pub(super) async fn run_with(tenant: &Tenant, status: &str) -> Value {
     let found = async {
         loop {
             let head = tenant.head();

@@ -43,6 +43,7 @@ impl Checker<'_> {
         let mut pass = Pass { scope, locals: Vec::new(), refs: Vec::new() };
         self.resolve(&mut node, &mut pass);
         let refs = pass.refs;
+        self.secrets(&node, scope, true);
         if let Some(id) = &scope.row
             && let Some(concept) = self.names.concepts.get(id).cloned()
         {

@@ -32,6 +32,8 @@ pub(super) struct Scope {
     /// The concept whose row is looked at, by id.
     pub(super) row: Option<String>,
     pub(super) logic: bool,
+    /// What is computed here leaves with a request and is kept nowhere: it may name secrets.
+    pub(super) secrets: bool,
 }
 
 impl Scope {
@@ -51,6 +53,11 @@ impl Scope {
         let mut scope = Scope::of(&super::concept::INTRINSIC);
         scope.roots.extend(["args", "actor", "now"].map(str::to_owned));
         Scope { args: Some(args), row: Some(concept.to_owned()), ..scope }
+    }
+
+    /// The same place, for what goes into a request.
+    pub(super) fn outgoing(&self) -> Scope {
+        Scope { secrets: !self.logic, ..self.clone() }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

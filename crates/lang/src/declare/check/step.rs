@@ -99,16 +99,19 @@ impl Checker<'_> {
             Given::Delay(length) => Action::Delay(self.length(length, scope, refs)),
             Given::WaitUntil { .. } | Given::WaitFor { .. } => self.wait(&step.action, scope, refs),
             Given::Ask(ask) => self.ask(ask, scope, refs),
-            Given::Http { method, url, headers, body, once } => Action::Http(definition::Http {
-                method: method.clone(),
-                url: self.input(url, scope, refs),
-                headers: headers.as_ref().map(|val| self.input(val, scope, refs)),
-                body: body.as_ref().map(|val| self.input(val, scope, refs)),
-                once: *once,
-            }),
+            Given::Http { method, url, headers, body, once } => {
+                let out = &scope.outgoing();
+                Action::Http(definition::Http {
+                    method: method.clone(),
+                    url: self.input(url, out, refs),
+                    headers: headers.as_ref().map(|val| self.input(val, out, refs)),
+                    body: body.as_ref().map(|val| self.input(val, out, refs)),
+                    once: *once,
+                })
+            }
             Given::Outside { runner, with } => Action::Outside(definition::Outside {
                 runner: (*runner).to_owned(),
-                with: self.input(with, scope, refs),
+                with: self.input(with, &scope.outgoing(), refs),
             }),
             Given::Automation { name, args, wait } => {
                 self.called_automation(name, args.as_ref(), *wait, (scope, refs))

@@ -53,7 +53,8 @@ impl Checker<'_> {
     fn step_names(&mut self, steps: &[Step], binds: &[BTreeSet<String>], scope: &Scope) {
         for (at, step) in steps.iter().enumerate() {
             let Some(id) = &step.id else { continue };
-            if scope.roots.contains(&id.text) || matches!(id.text.as_str(), "true" | "false" | "null" | "in")
+            if scope.roots.contains(&id.text)
+                || matches!(id.text.as_str(), "true" | "false" | "null" | "in" | "secrets")
             {
                 let what = format!("the name {:?} is reserved", id.text);
                 self.error(fault(Code::DefinitionReserved, id.span, what).hint("choose another name"));

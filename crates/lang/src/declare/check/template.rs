@@ -81,7 +81,11 @@ impl Checker<'_> {
             };
             let inner = &text[start..start + len];
             let read = parse_hole_within(inner, doc.span, start);
-            for node in self.take(read).unwrap_or_default() {
+            let (nodes, piped) = self.take(read).unwrap_or_default();
+            if let (true, Some(value)) = (piped, nodes.first()) {
+                self.secrets(value, scope, false);
+            }
+            for node in nodes {
                 refs.extend(self.expr(&node, scope).1);
             }
             at = start + len + 2;

@@ -1,0 +1,49 @@
+//! `everwhen audit` on a directory and through a server.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+#[test]
+fn acts_of_commands_are_listed_and_an_exported_signature_tells_a_cut_ledger() {
+    let place = Place::new();
+    place.run(&["groups", "put", "g", "--pattern", "a.#"]).ok();
+    place.run(&["publish", "a.b", "{}"]).ok();
+    let acts = place.run(&["audit", "list", "--json"]).ok().lines();
+    assert_eq!(acts.len(), 1);
+    assert_eq!((&acts[0]["act"], &acts[0]["actor"]), (&json!("groups.put"), &json!("user:local")));
+    let export = place.run(&["audit", "export"]).ok().out;
+    let kept = place.write("kept.jsonl", &export);
+    let verify = ["audit", "verify", "--checkpoints", kept.to_str().unwrap(), "--json"];
+    assert_eq!(place.run(&verify).ok().json()["ok"], true);
+    place.run(&["publish", "a.c", "{}"]).ok();
+    assert_eq!(place.run(&verify).ok().json()["ok"], true, "what came since is no matter");
+    // Everything is thrown away and begun again under the same name.
+    std::fs::remove_dir_all(place.path().join(".everwhen/tenants/main")).unwrap();
+    place.run(&["publish", "a.b", "{}"]).ok();
+    let report = place.run(&verify).exits(7).json();
+    assert_eq!(report["ok"], false, "{report}");
+    place
+        .run(&["audit", "verify", "--checkpoints", kept.to_str().unwrap(), "--key", kept.to_str().unwrap()])
+        .exits(7);
+}
+
+#[test]
+fn a_server_tells_the_same_and_answers_over_tls_to_who_trusts_its_root() {
+    let place = Place::new();
+    let certificates =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src/effect/tests/certificates");
+    let file = |name: &str| certificates.join(name).display().to_string();
+    let server = place.serve_with(&["--tls-cert", &file("server.pem"), "--tls-key", &file("server.key")]);
+    assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
+    let far = |args: &[&str], more: &[&str]| place.run(&[args, &["--server", server.url()], more].concat());
+    let root = file("root.pem");
+    far(&["groups", "put", "g", "--pattern", "a.#"], &["--ca", &root]).ok();
+    assert_eq!(far(&["publish", "a.b", "{}"], &["--json"]).exits(6).error()["code"], "server.unreachable");
+    let acts = far(&["audit", "list", "--json"], &["--ca", &root]).ok().lines();
+    assert_eq!(acts[0]["act"], "groups.put");
+    assert_eq!(far(&["audit", "verify", "--json"], &["--ca", &root]).ok().json()["ok"], true);
+    // Commands on this machine find it without a certificate.
+    place.run(&["publish", "a.b", "{}"]).ok();
+    assert_eq!(server.signal("TERM"), 0);
+}

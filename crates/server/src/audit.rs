@@ -1,0 +1,237 @@
+//! What is administered through the doors is written down before it is answered, with who asked and under which request id.
+//!
+//! A request is known by its `X-Request-Id`, or by one that is made for it; the answer says it again, and so do problems and
+//! the log.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::MatchedPath;
+use axum::response::Response;
+use engine::authority::Permission;
+use engine::maintain::audit::{Checkpoint, Testimony, audit, checkpoint, testimony};
+use engine::tenant::audit::Act;
+use engine::{Caller, Tenant};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode};
+use model::{Code, Problem};
+use serde_json::{Value, json};
+
+use crate::body::{object, only_json};
+use crate::caller::Call;
+use crate::problem::Answer;
+use crate::publish::json as json_answer;
+use crate::{aside, rights};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const ID_MAX: usize = 128;
+const BODY_MAX: usize = 16 << 20;
+
+/// Doors that need the rights of an administrator or an author and change nothing, or only what is recorded anyway.
+const NO_ACTS: [&str; 10] = [
+    "/v1/logic/{name}",
+    "/v1/plan",
+    "/v1/simulate",
+    "/v1/backtest",
+    "/v1/runs",
+    "/v1/automations/{name}/run",
+    "/v1/groups/{name}/dispatch",
+    "/v1/audit/verify",
+    "/api/events/record",
+    "/api/events/drain",
+];
+
+tokio::task_local! {
+    static ASKED: Asked;
+}
+
+/// What is known of the request that is being answered.
+struct Asked {
+    id: String,
+    act: RefCell<Option<(Tenant, Caller, Act)>>,
+}
+
+/// What the client calls its request, or an id that is made for it.
+pub fn id_of(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let usable =
+        |id: &&str| (1..=ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+    given.filter(usable).map_or_else(fresh_id, str::to_owned)
+}
+
+/// Answers a request under its id; what it administered is written down before the answer leaves.
+pub async fn under_id(id: String, answer: impl Future<Output = Response>) -> Response {
+    let header = HeaderValue::from_str(&id);
+    let asked = Asked { id, act: RefCell::new(None) };
+    let mut response = ASKED
+        .scope(asked, async {
+            let response = answer.await;
+            write_down(response.status()).await;
+            response
+        })
+        .await;
+    if let Ok(id) = header {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// The id of the request that is being answered.
+pub fn request_id() -> String {
+    ASKED.try_with(|asked| asked.id.clone()).unwrap_or_else(|_| fresh_id())
+}
+
+/// Unique among the requests of this process, and of others with another process id.
+fn fresh_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("req_{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Remembers what a request is about to administer, if it is.
+pub fn note(head: &Parts, tenant: &Tenant, caller: &Caller) {
+    if head.method == Method::GET || head.method == Method::HEAD {
+        return;
+    }
+    let Some(matched) = head.extensions.get::<MatchedPath>() else { return };
+    let Some(act) = act_of(&head.method, matched.as_str(), head.uri.path()) else { return };
+    let act = Act { act, path: Some(head.uri.path().to_owned()), ..Act::default() };
+    let _ = ASKED.try_with(|asked| *asked.act.borrow_mut() = Some((tenant.clone(), caller.clone(), act)));
+}
+
+/// `PUT /v1/groups/{name}` is `groups.put`, `POST /v1/groups/{name}/seek` is `groups.seek`, `POST /v1/tokens` is `tokens.create`.
+fn act_of(method: &Method, matched: &str, path: &str) -> Option<String> {
+    let administers = matches!(
+        rights::needed(method, matched)?,
+        Permission::Admin
+            | Permission::Node
+            | Permission::AutomationAdmin
+            | Permission::AutomationWrite
+            | Permission::GroupWrite
+    );
+    if !administers || NO_ACTS.contains(&matched) {
+        return None;
+    }
+    let told = matched.split('/').zip(path.split('/')).skip(2);
+    let mut words: Vec<String> = told
+        .filter(|(of, _)| !of.starts_with('{') || *of == "{what}")
+        .map(|(_, word)| word.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect())
+        .collect();
+    let whole = words.len() == 1 && words[0].ends_with('s');
+    match *method {
+        Method::POST if whole => words.push("create".to_owned()),
+        Method::POST => {}
+        _ => words.push(method.as_str().to_ascii_lowercase()),
+    }
+    Some(words.join("."))
+}
+
+/// What was not done is no act.
+async fn write_down(status: StatusCode) {
+    let noted = ASKED.try_with(|asked| asked.act.borrow_mut().take().map(|act| (act, asked.id.clone())));
+    let Ok(Some(((tenant, caller, mut act), id))) = noted else { return };
+    if !status.is_success() {
+        return;
+    }
+    act.status = Some(status.as_u16());
+    act.request_id = Some(id);
+    let (what, request_id) = (act.act.as_str(), act.request_id.as_deref());
+    match tenant.audit(&caller, &act).await {
+        Ok(()) => tracing::info!(
+            tenant = tenant.name(),
+            actor = caller.actor,
+            act = what,
+            request_id,
+            "administered"
+        ),
+        Err(problem) => {
+            tracing::error!(tenant = tenant.name(), actor = caller.actor, act = what, request_id, %problem,
+                "administered, and not written down");
+        }
+    }
+}
+
+/// `GET /v1/audit`
+pub async fn list(call: Call) -> Answer {
+    let params = call.read_params(&["since", "limit", "cursor"]).await?;
+    let (since, limit) = (params.instant("since")?, params.limit("limit", 100, 1_000)?);
+    let (tenant, cursor) = (call.tenant, params.owned("cursor"));
+    let (acts, next) = aside::blocking(move || tenant.acts(since, limit, cursor)).await?;
+    let mut page = json!({ "acts": acts });
+    if let Some(next) = next {
+        page["next"] = next.into();
+    }
+    Ok(json_answer(StatusCode::OK, page.to_string()))
+}
+
+/// `GET /v1/audit/checkpoints`: with one of this moment.
+pub async fn checkpoints(call: Call) -> Answer {
+    call.read_params(&[]).await?;
+    let tenant = call.tenant;
+    let said = aside::blocking(move || {
+        checkpoint(&tenant)?;
+        testimony(dir(&tenant)?)
+    });
+    Ok(json_answer(StatusCode::OK, said.await?.to_json().to_string()))
+}
+
+/// `POST /v1/audit/verify`
+pub async fn verify(call: Call) -> Answer {
+    call.params(&[])?;
+    only_json(&call.head.headers)?;
+    let tenant = call.tenant.clone();
+    let said = object(&call.bytes(BODY_MAX).await?, &["checkpoints", "key", "algorithm"])?;
+    let wrong = |at: &str, why: String| Problem::new(Code::RequestInvalid, why).at(at);
+    let checkpoints: Vec<Checkpoint> = match said.get("checkpoints") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(list) => {
+            serde_json::from_value(list.clone()).map_err(|error| wrong("/checkpoints", error.to_string()))?
+        }
+    };
+    let key = match said.get("key") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(key)) => key.clone(),
+        Some(other) => return Err(wrong("/key", format!("a key is a text, not {other}")).into()),
+    };
+    let report =
+        aside::blocking(move || audit(dir(&tenant)?, tenant.name(), Some(Testimony { key, checkpoints })));
+    Ok(json_answer(StatusCode::OK, report.await?.to_json().to_string()))
+}
+
+fn dir(tenant: &Tenant) -> Result<&std::path::Path, Problem> {
+    let absent = || Problem::new(Code::NotFound, "this tenant has no ledger yet");
+    tenant.dir().map(std::path::PathBuf::as_path).filter(|_| !tenant.is_unborn()).ok_or_else(absent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acts_are_named_by_what_is_done_to_what() {
+        let named = |method: &str, matched: &str, path: &str| {
+            act_of(&Method::from_bytes(method.as_bytes()).unwrap(), matched, path).unwrap_or_default()
+        };
+        let cases = [
+            ("PUT", "/v1/groups/{name}", "/v1/groups/g", "groups.put"),
+            ("POST", "/v1/groups/{name}/seek", "/v1/groups/g/seek", "groups.seek"),
+            (
+                "POST",
+                "/v1/groups/{name}/dead-letters/redrive",
+                "/v1/groups/g/dead-letters/redrive",
+                "groups.dead-letters.redrive",
+            ),
+            ("POST", "/v1/tokens", "/v1/tokens", "tokens.create"),
+            ("DELETE", "/v1/tokens/{id}", "/v1/tokens/t", "tokens.delete"),
+            ("POST", "/v1/automations/{name}/{what}", "/v1/automations/a/pause", "automations.pause"),
+            ("POST", "/v1/apply", "/v1/apply", "apply"),
+            ("POST", "/v1/erase", "/v1/erase", "erase"),
+            ("POST", "/v1/groups/{name}/ack", "/v1/groups/g/ack", ""),
+            ("POST", "/v1/plan", "/v1/plan", ""),
+            ("PUT", "/v1/entities/{concept}/{id}", "/v1/entities/c/1", ""),
+        ];
+        for (method, matched, path, act) in cases {
+            assert_eq!(named(method, matched, path), act, "{method} {matched}");
+        }
+    }
+}
