@@ -135,7 +135,13 @@ async fn workspace(call: Call) -> Result<(String, Vec<Definition>), Problem> {
     call.params(&[])?;
     only_json(&call.head.headers)?;
     let mut said = object(&call.bytes(WORKSPACE_BYTES_MAX).await?, &["files", "workspace"])?;
-    let name = said.remove("workspace").and_then(|name| Some(name.as_str()?.to_owned()));
+    let name = match said.remove("workspace") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(name),
+        Some(_) => {
+            return Err(Problem::new(Code::RequestInvalid, "\"workspace\" is a name").at("/workspace"));
+        }
+    };
     let files = files(said.remove("files"))?;
     let definitions = aside::blocking(move || checked(&files)).await?;
     Ok((name.unwrap_or_else(|| "default".to_owned()), definitions))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::response::Response;
+use engine::authority::Permission;
 use engine::{GroupView, Redrive, Seen, Tenant};
 use hyper::StatusCode;
 use lang::filter::Filter;
@@ -44,6 +45,7 @@ async fn verb(call: Call, known: &[&str]) -> Result<Verb, Problem> {
 
 /// As [`verb`], for what changes the group itself.
 async fn change(name: &str, call: Call, known: &[&str]) -> Result<Verb, Problem> {
+    not_of_a_push(name, &call)?;
     let verb = verb(call, known).await?;
     verb.seen.may_change(name)?;
     Ok(verb)
@@ -67,6 +69,7 @@ pub async fn list(call: Call) -> Answer {
 }
 
 pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
+    not_of_a_push(&name, &call)?;
     let (tenant, seen) = (call.tenant.clone(), call.seen());
     let definition = seen.definition(&name, body::value(&bytes(call).await?)?)?;
     let (created, group) = tenant.put_group(&name, &definition).await?;
@@ -80,9 +83,23 @@ pub async fn get(Path(name): Path<String>, call: Call) -> Answer {
     Ok(shown(StatusCode::OK, &group))
 }
 
+/// The group of a push is administered with it: whoever moves or removes it decides what is sent.
+fn not_of_a_push(name: &str, call: &Call) -> Result<(), Problem> {
+    let administers = call.grant.as_ref().is_none_or(|grant| grant.may(Permission::Admin));
+    match name.strip_prefix("push-") {
+        Some(push) if !administers && call.tenant.shown_push(push).is_ok() => Err(Problem::new(
+            Code::AuthDenied,
+            format!("the group \"{name}\" belongs to the push \"{push}\""),
+        )
+        .hint("a token that allows \"admin\" may change it")),
+        _ => Ok(()),
+    }
+}
+
 pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     call.seen().may_change(&name)?;
+    not_of_a_push(&name, &call)?;
     call.tenant.delete_group(&name).await?;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -47,6 +47,8 @@ const NOTED: [&str; 6] =
     ["/v1/automations", "/v1/runs", "/v1/waits", "/v1/subscriptions", "/v1/apply", "/v1/erase"];
 /// What is durable, and of whose answers only the fact is noted.
 const DONE: [&str; 5] = ["/v1/entities", "/v1/mutations", "/v1/logic", "/v1/tokens", "/v1/tenants"];
+/// Doors whose 200 shows a run, and with it what it made of its event.
+const OF_RUNS: [&str; 2] = ["/v1/automations", "/v1/runs"];
 
 /// Tenant, and whose key it is.
 type Name = (String, String);
@@ -110,8 +112,8 @@ struct Prepared {
 async fn prepare(doors: &Arc<Doors>, request: Request<Body>) -> Result<Prepared, Box<Response>> {
     let refused = |problem: Problem| Box::new(Refusal(problem).into_response());
     let (head, body) = request.into_parts();
-    let key = key(&head.headers).map_err(refused)?;
     let grant = rights::grant(&head, doors).map_err(refused)?;
+    let key = key(&head.headers).map_err(refused)?;
     let named = grant.as_ref().map(|grant| grant.tenant.clone());
     let named = match named {
         Some(name) => Some(name),
@@ -252,7 +254,8 @@ async fn note(doors: &Doors, tenant: &Tenant, (key, print, path): (&str, Print, 
     }
     let mut said = json!({"request": model::id::hex(&print), "path": path, "status": given.status.as_u16()});
     let text = std::str::from_utf8(&given.body).ok().filter(|text| text.len() <= NOTE_BYTES_MAX);
-    if let Some(text) = text.filter(|_| within(&NOTED)) {
+    let shows_a_run = given.status == StatusCode::OK && within(&OF_RUNS);
+    if let Some(text) = text.filter(|_| within(&NOTED) && !shows_a_run) {
         said["answer"] = text.into();
     }
     let draft = Draft { id: Some(id_of(key)), space: Some("_system".to_owned()), ..Draft::new(TOPIC, &said) };

@@ -126,6 +126,10 @@ fn parameter(place: &str, name: &str) -> Value {
         Some((name, words)) => (name, schemas::one_of(words)),
         None => (name, schemas::parameter(name)),
     };
+    // An empty one counts as absent.
+    let narrow =
+        ["enum", "format"].iter().any(|rule| schema.get(rule).is_some()) || schema["type"] != "string";
+    let schema = if place == "query" && narrow { json!({"anyOf": [schema, {"const": ""}]}) } else { schema };
     let mut parameter = json!({"name": name, "in": place, "schema": schema});
     if place == "path" {
         parameter["required"] = true.into();

@@ -65,7 +65,14 @@ pub async fn quota(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
     let (doors, caller) = (call.doors.clone(), call.caller.clone());
-    let said = object(&call.bytes(BODY_MAX).await?, &Quota::NAMES)?;
+    let bytes = call.bytes(BODY_MAX).await?;
+    if bytes.is_empty() {
+        // Nothing said would lift every limit there is.
+        return Err(Problem::new(Code::TenantInvalid, "the body is missing")
+            .hint("{} lifts every limit")
+            .into());
+    }
+    let said = object(&bytes, &Quota::NAMES)?;
     ok(&doors.engine.set_quota(&caller, &name, read_quota(&said)?).await?)
 }
 

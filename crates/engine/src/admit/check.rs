@@ -19,7 +19,13 @@ pub(super) fn check(caller: &Caller, draft: &mut Draft, limits: &Limits) -> Resu
     check_topic_of(caller, &draft.topic)?;
     check_source_of(caller, draft.source.as_deref())?;
     check_space(caller, draft.space.as_deref().unwrap_or_default())?;
-    check_id(draft.id.as_deref().unwrap_or_default())?;
+    let id = draft.id.as_deref().unwrap_or_default();
+    check_id(id)?;
+    // The house finds its notes by them.
+    if caller.outside && id.starts_with("idempotency:") {
+        let detail = "\"id\" begins with \"idempotency:\", which is reserved";
+        return Err(Problem::new(Code::EventInvalid, detail).hint("leave it out to get one").at("/id"));
+    }
     check_texts(draft)?;
     if draft.priority > 9 {
         return Err(read::wrong("priority", &draft.priority.to_string(), "an integer from 0 to 9"));

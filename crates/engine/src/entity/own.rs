@@ -61,12 +61,14 @@ fn hook() -> definition::Concept {
 fn push() -> definition::Concept {
     let texts =
         ["url", "format", "space", "max_band", "state", "reason"].map(|name| field(name, Type::String));
-    let free = ["pattern", "filter", "start", "timeout", "backoff", "headers", "max_inflight", "max_retries"];
+    let free = ["pattern", "filter", "start", "timeout", "backoff", "max_inflight", "max_retries"];
     let mut fields = texts.to_vec();
     fields.extend(free.map(|name| field(name, Type::Json)));
     fields.push(field("ordered", Type::Bool));
     fields.push(field("failing_since", Type::Timestamp));
     fields.push(Field { secret: true, ..field("secret", Type::String) });
+    // Who authorizes itself to a receiver does it there.
+    fields.push(Field { secret: true, ..field("headers", Type::Json) });
     own(PUSH, fields)
 }
 

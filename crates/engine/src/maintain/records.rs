@@ -40,7 +40,7 @@ pub fn some_records(
             write(record, line.time, out);
         }
     }
-    Ok(if end.next == from { to.max(from) + 1 } else { end.next })
+    Ok(if end.next == from { to.max(from).saturating_add(1) } else { end.next })
 }
 
 /// `{"position","time","k","v","d"}`, with the body as `b` or `"erased":true`, and a newline.

@@ -316,6 +316,9 @@ fn checked(said: &Value) -> Result<Value, Problem> {
     if !(said["enabled"].is_null() || said["enabled"].is_boolean()) {
         return Err(wrong("enabled", "is true or false"));
     }
+    if !(said["group"].is_null() || said["group"].is_string()) {
+        return Err(wrong("group", "is the name of a group"));
+    }
     let kept: Map<String, Value> = map
         .iter()
         .filter(|(key, value)| *key != "id" && !value.is_null())

@@ -30,9 +30,9 @@ enum What {
     /// Keep a server; its token is read from standard input, one line
     #[command(after_long_help = "\
 Examples:
-  everwhen profiles set local http://127.0.0.1:3837 < /dev/null
   echo $TOKEN | everwhen profiles set prod https://events.example.org")]
     Set {
+        /// What to call it
         name: String,
         /// Its address
         url: String,
@@ -42,10 +42,16 @@ Examples:
     List,
     /// Let one count where nothing else is named; without a name, none
     #[command(after_long_help = "Examples:\n  everwhen profiles use prod\n  everwhen profiles use")]
-    Use { name: Option<String> },
+    Use {
+        /// Which one
+        name: Option<String>,
+    },
     /// Forget one
     #[command(after_long_help = "Examples:\n  everwhen profiles rm prod")]
-    Rm { name: String },
+    Rm {
+        /// Which one
+        name: String,
+    },
 }
 
 pub fn run(args: Args, session: &Session) -> Result<(), Stop> {

@@ -35,26 +35,39 @@ enum What {
     List,
     /// One tenant and what it takes up
     #[command(after_long_help = "Examples:\n  everwhen tenants show acme")]
-    Show { name: String },
+    Show {
+        /// Its name
+        name: String,
+    },
     /// Close it until it is resumed: nobody reaches it, nothing of it runs
     #[command(after_long_help = "Examples:\n  everwhen tenants suspend acme")]
-    Suspend { name: String },
+    Suspend {
+        /// Its name
+        name: String,
+    },
     /// Let it go on where it stood
     #[command(after_long_help = "Examples:\n  everwhen tenants resume acme")]
-    Resume { name: String },
+    Resume {
+        /// Its name
+        name: String,
+    },
     /// Say what it may use; what is left out has no limit of its own
     #[command(
         after_long_help = "Examples:\n  everwhen tenants quota acme --events-per-s 500 --bytes 10000000000"
     )]
     Quota {
+        /// Its name
         name: String,
         /// Bytes of its ledger
         #[arg(long, value_name = "N")]
         bytes: Option<u64>,
+        /// Events a second, over a second or so
         #[arg(long, value_name = "N")]
         events_per_s: Option<u64>,
+        /// Groups
         #[arg(long, value_name = "N")]
         groups: Option<u64>,
+        /// Automations
         #[arg(long, value_name = "N")]
         automations: Option<u64>,
         /// From midnight to midnight, UTC
@@ -63,7 +76,10 @@ enum What {
     },
     /// Remove it for ever, with everything in it
     #[command(after_long_help = "Examples:\n  everwhen tenants rm acme")]
-    Rm { name: String },
+    Rm {
+        /// Its name
+        name: String,
+    },
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {

@@ -15,7 +15,7 @@ use super::{TEMPLATE, variable_of};
 pub struct Shown {
     /// Dotted: `events.max_payload`.
     pub key: String,
-    /// As TOML.
+    /// As TOML; empty where nothing is set.
     pub value: String,
     /// `default`, `everwhen.toml:12`, `EVERWHEN_LISTEN`, `--listen`.
     pub from: String,
@@ -25,14 +25,19 @@ pub struct Shown {
 fn known() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let mut table = "";
     // What is commented out as a whole is an example of something that may be there many times.
-    let single = TEMPLATE.lines().take_while(|line| !line.starts_with("# ["));
-    single.filter_map(move |line| {
+    let mut example = false;
+    TEMPLATE.lines().filter_map(move |line| {
+        example = line.starts_with("# [") || example && !line.starts_with('[');
+        if example {
+            return None;
+        }
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.split(']').next()) {
             table = name;
             return None;
         }
         let (key, rest) = line.strip_prefix("# ")?.split_once(" = ")?;
         let value = rest.split("  #").next().unwrap_or(rest).trim();
+        let value = if rest.ends_with("none by default") { "" } else { value };
         key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_').then_some((table, key, value))
     })
 }
@@ -85,12 +90,20 @@ pub fn as_file(shown: &[Shown]) -> String {
     let mut open = "";
     for Shown { key, value, from } in shown {
         let (table, key) = key.split_once('.').unwrap_or(("", key));
+        // What may stand there many times is told in one line each, where no table is open any more.
+        if table.is_empty() && !open.is_empty() {
+            let _ = writeln!(out, "\n# {key} = {value} # {from}");
+            continue;
+        }
         if table != open {
             // Writing to a String cannot fail.
             let _ = write!(out, "\n[{table}]\n");
             open = table;
         }
-        let _ = writeln!(out, "{:<44} # {from}", format!("{key} = {value}"));
+        let _ = match value.is_empty() {
+            true => writeln!(out, "# {key} is not set"),
+            false => writeln!(out, "{:<44} # {from}", format!("{key} = {value}")),
+        };
     }
     out
 }

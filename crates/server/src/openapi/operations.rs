@@ -114,6 +114,12 @@ post /v1/backup | backUp | | BackUp | 200 BackedUp
 get /v1/verify | verify | quick=true|false | | 200 Verified
 post /v1/import | importRecords | again=true|false | ndjson:Lines | 200 Imported
 get /v1/records | exportRecords | from | | 200 ndjson:Lines
+get /v1/secrets | listSecrets | | | 200 SecretPage
+put /v1/secrets/{name} | putSecret | | SecretValue | 200 Secret, 201 Secret
+delete /v1/secrets/{name} | deleteSecret | | | 200 Deleted
+get /v1/audit | listActs | since limit cursor | | 200 ActPage
+get /v1/audit/checkpoints | listCheckpoints | | | 200 Testimony
+post /v1/audit/verify | verifyAudit | | Checked | 200 AuditReport
 get /v1/hooks | listHooks | limit cursor | | 200 HookPage
 get /v1/hooks/{name} | getHook | | | 200 Hook
 put /v1/hooks/{name} | putHook | | HookDefinition | 200 Hook, 201 Hook
@@ -124,7 +130,7 @@ put /v1/push/{name} | putPush | | PushDefinition | 200 Push, 201 Push
 delete /v1/push/{name} | deletePush | | | 200 Anything, 204 -
 post /v1/push/{name}/{what} | operatePush | what=pause|resume|test | | 200 Push
 post /hooks/{tenant}/{name} | deliverHook | | Anything | 200 HookDelivered, 202 HookDelivered
-post /mcp | speakMcp | | Anything | 200 Anything, 202 -
+post /mcp | speakMcp | | Anything | 200 Anything, 202 -, 400 Anything
 get /livez | isLive | | | 200 Live
 get /readyz | isReady | | | 200 Ready, 503 Ready
 get /metrics | getMetrics | | | 200 text:Lines

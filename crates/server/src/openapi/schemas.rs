@@ -93,6 +93,13 @@ Now: now! instant
 Token: id! string; token string; name string; role! string; scopes [string]; spaces [string]; max_band string; expires_at instant; revoked_at instant; created_at! instant; created_by! string; last_used_at instant
 TokenPage: tokens! [Token]; next string
 Revoked: revoked! boolean
++SecretValue: value! string
+Secret: name! string
+SecretPage: secrets! [Secret]
+ActPage: acts! [any]; next string
+Testimony: key! string; checkpoints! [any]
++Checked: key any; checkpoints any; algorithm any
+AuditReport:
 +TenantName: name! string
 Tenant: name! string
 TenantPage: tenants! [Tenant]; next string
@@ -198,8 +205,7 @@ pub fn one_of(words: &str) -> Value {
 /// What a body or an answer is: a shape by name, lines of text, or any JSON.
 pub fn named(name: &str) -> Value {
     match name {
-        "Lines" => json!({"type": "string"}),
-        "Anything" => json!({}),
+        "Lines" | "Anything" => json!({}),
         name => kind(name),
     }
 }

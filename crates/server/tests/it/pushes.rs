@@ -43,3 +43,28 @@ fn a_test_tells_that_an_address_inside_is_refused() {
     let wrong = server.put("/v1/push/self", r##"{"url":"https://a/","pattern":"#","colour":1}"##);
     assert_eq!(wrong.refused(422, "push.invalid")["pointer"], "/colour");
 }
+
+#[test]
+fn the_headers_of_a_push_are_sealed_and_its_group_is_its_administrators() {
+    let server = Server::start_with(Default::default(), Some(crate::rights::LOCAL));
+    let ask = |token: &str, method: &str, path: &str, body: &str| {
+        crate::rights::asked(&server, token, method, path, body)
+    };
+    let owner = crate::rights::LOCAL;
+    let said =
+        r##"{"url":"https://example.org/x","pattern":"pp.#","headers":{"authorization":"Bearer CANARY"}}"##;
+    ask(owner, "PUT", "/v1/push/p1", said).ok(201);
+    ask(owner, "POST", "/v1/push/p1/pause", "").ok(200);
+    let shown = ask(owner, "GET", "/v1/push/p1", "").ok(200);
+    assert_eq!(shown["headers"]["authorization"], "***");
+    for path in ["/v1/events?topic=graph.%23&limit=1000", "/v1/push", "/v1/records"] {
+        assert!(!ask(owner, "GET", path, "").text().contains("CANARY"), "{path}");
+    }
+    let (editor, _) = crate::rights::token(&server, "main", serde_json::json!({"role": "editor"}));
+    ask(&editor, "DELETE", "/v1/groups/push-p1", "").refused(403, "auth.denied");
+    ask(&editor, "POST", "/v1/groups/push-p1/seek", r#"{"to":"end"}"#).refused(403, "auth.denied");
+    ask(&editor, "PUT", "/v1/groups/push-p1", r#"{"pattern":"nothing.here"}"#).refused(403, "auth.denied");
+    let taken = r#"{"topic":"a.b","id":"idempotency:x"}"#;
+    ask(&editor, "POST", "/v1/events", taken).refused(422, "event.invalid");
+    assert!(ask(owner, "GET", "/v1/records?from=18446744073709551615", "").status < 500);
+}

@@ -65,8 +65,16 @@ pub(super) fn target(url: &str) -> Result<(Uri, Target), Failure> {
     if host.is_empty() {
         return Err(wrong("names no host"));
     }
+    if uri.port_u16().is_none() && uri.authority().is_some_and(|authority| has_port(authority.as_str())) {
+        return Err(wrong("has a port that is no number up to 65535"));
+    }
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     Ok((uri, Target { host, port, secure }))
+}
+
+/// Whether something stands behind the colon after the host.
+fn has_port(authority: &str) -> bool {
+    authority.rsplit_once(']').map_or(authority, |(_, after)| after).contains(':')
 }
 
 fn headers(request: &Request, uri: &Uri) -> Result<HeaderMap, Failure> {

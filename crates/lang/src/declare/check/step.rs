@@ -111,7 +111,7 @@ impl Checker<'_> {
             }
             Given::Outside { runner, with } => Action::Outside(definition::Outside {
                 runner: (*runner).to_owned(),
-                with: self.input(with, &scope.outgoing(), refs),
+                with: self.input(with, scope, refs),
             }),
             Given::Automation { name, args, wait } => {
                 self.called_automation(name, args.as_ref(), *wait, (scope, refs))
