@@ -262,9 +262,12 @@ impl Senders {
     }
 }
 
-/// Makes the group that a push has lost; false when there is no such push any more. It is looked for last, because whoever
-/// removes one removes the row and then the group.
+/// Makes the group that a push has lost; false when there is no such push any more. Whoever removes one removes the row and then
+/// the group: the row is looked for first, so that what was removed does not come back, and last, for who removes it meanwhile.
 async fn make_group(tenant: &Tenant, push: &Push) -> bool {
+    if tenant.push(&push.name).is_err_and(|problem| problem.code() == Code::NotFound) {
+        return false;
+    }
     if let Err(problem) = tenant.put_group(&push.group, &push.definition).await {
         tracing::warn!(push = push.name, %problem, "a push has no group");
         tokio::time::sleep(AGAIN).await;
