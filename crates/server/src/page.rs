@@ -5,7 +5,7 @@
 //!                   the cookie is the     the door that programs use: the same rights,
 //!                   token of the request  the same limits, nothing a token may not see
 //! ```
-//! A page never asks the engine itself. It changes nothing, so the cookie can do no harm where another site uses it.
+//! But for the two positions that `/ui/health` shows, a page never asks the engine itself. It changes nothing, so the cookie can do no harm where another site uses it.
 
 mod event;
 mod groups;

@@ -1,6 +1,6 @@
 //! Server reflection: clients ask which methods there are and what their messages look like.
 //!
-//! The descriptors are `proto/everwhen/v1/everwhen.binpb`, made from the proto file by any protoc (`./x proto`).
+//! The descriptors are `proto/everwhen/v1/everwhen.binpb`, made from the proto file by any protoc (`--descriptor_set_out`).
 
 use axum::body::Body;
 use axum::response::Response;
