@@ -69,9 +69,12 @@ build() {
 start_everwhen() {
   mkdir "$place/everwhen"
   # In its own directory: an everwhen.toml where the caller stands is not for this one.
-  (cd "$place/everwhen" && exec "$EVERWHEN" serve --data data --listen 127.0.0.1:0 --no-auth --json >ready 2>log) &
+  (cd "$place/everwhen" && exec "$EVERWHEN" serve --data data --listen 127.0.0.1:0 --json >ready 2>log) &
   pids="$pids $!"
   wait_until everwhen grep -qs '"ready":true' "$place/everwhen/ready"
+  # Every request shows a token, as outside of a benchmark.
+  EVERWHEN_TOKEN=$(sed 's|.*"owner_token":"\([^"]*\)".*|\1|' "$place/everwhen/ready")
+  export EVERWHEN_TOKEN
   servers="$servers --everwhen $(sed 's|.*"url":"http://\([^"]*\)".*|\1|' "$place/everwhen/ready")"
 }
 

@@ -103,6 +103,8 @@ pub enum RunCommand {
         /// What stands for the event, when one was given.
         event: Option<Value>,
         actor: String,
+        /// The W3C traceparent of the request.
+        trace: Option<String>,
     },
     Cancel {
         run: String,

@@ -32,6 +32,7 @@ use crate::effect::workers::Workers;
 use crate::metrics::Metrics;
 use crate::pool::{self, Bell, Pool, Watch, supervise};
 use crate::settings::Settings;
+use crate::telemetry::{self, Telemetry};
 use crate::tenant::{Surroundings, Tenant};
 use due::Closed;
 use house::House;
@@ -59,6 +60,8 @@ pub struct Options {
     pub effects: bool,
     /// What the ledgers are written to: the machine's disk, or one that counts or fails.
     pub disk: Arc<dyn Disk>,
+    /// Where spans go.
+    pub telemetry: Option<telemetry::Settings>,
 }
 
 impl Default for Options {
@@ -72,6 +75,7 @@ impl Default for Options {
             effects: true,
             ledger: ledger::Options::default(),
             disk: Arc::new(OsDisk),
+            telemetry: None,
         }
     }
 }
@@ -138,13 +142,18 @@ impl Engine {
         prepare(&dir, options.create)?;
         let held = take_lock(&dir)?;
         let health = Arc::new(Watch::default());
+        let metrics: Arc<Metrics> = Arc::default();
+        let told = options.telemetry.clone();
+        let start = |settings| Telemetry::start(settings, options.clock.clone(), metrics.clone(), &health);
+        let telemetry = told.map(start).transpose()?;
         let around = Surroundings {
             clock: options.clock.clone(),
             pool: Pool::start(WRITERS, &health)?,
             bell: Arc::default(),
             health,
             effects: Arc::default(),
-            metrics: Arc::default(),
+            metrics,
+            telemetry,
             settings: Arc::new(options.settings.clone()),
             on_fatal: Arc::new(end_process),
         };
@@ -270,7 +279,21 @@ impl Engine {
             bell.ring();
         }
         self.0.around.pool.close();
+        self.flush_spans().await;
         ended
+    }
+
+    /// The last spans go out; at most a little is waited for that.
+    async fn flush_spans(&self) {
+        let Some(telemetry) = self.0.around.telemetry.clone() else { return };
+        let (done, flushed) = oneshot::channel();
+        let flush = move || {
+            telemetry.flush();
+            let _ = done.send(());
+        };
+        if supervise("last-spans", &self.0.around.health, flush).is_ok() {
+            let _ = flushed.await;
+        }
     }
 
     /// Ends every tenant, many at a time: each waits for a few syncs, and the disk does those together.

@@ -51,6 +51,7 @@ mod engine;
 pub mod import;
 pub mod maintain;
 pub mod metrics;
+pub mod telemetry;
 pub mod tenant;
 
 pub mod clock;

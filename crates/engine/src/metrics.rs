@@ -29,6 +29,7 @@ pub struct Metrics {
     queries: Named<Histogram>,
     append_sync: Histogram,
     storage_full: AtomicBool,
+    spans_lost: AtomicU64,
     pub automations: automations::Automations,
 }
 
@@ -90,6 +91,15 @@ impl Metrics {
 
     pub fn is_storage_full(&self) -> bool {
         self.storage_full.load(Relaxed)
+    }
+
+    /// Spans that nobody took.
+    pub fn lost_spans(&self, spans: u64) {
+        self.spans_lost.fetch_add(spans, Relaxed);
+    }
+
+    pub fn spans_lost(&self) -> u64 {
+        self.spans_lost.load(Relaxed)
     }
 
     pub fn append_sync(&self) -> &Histogram {

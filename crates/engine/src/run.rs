@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use model::event::Event;
 use model::record::{How, Reason, RunStarted, Status};
 use model::{Position, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -404,6 +405,8 @@ pub struct Effect {
     pub scheduled: bool,
     pub once: bool,
     pub secrets: Marks,
+    /// The W3C traceparent of the event that the run reads.
+    pub trace: Option<String>,
 }
 
 impl Effect {
@@ -422,7 +425,14 @@ impl Effect {
             scheduled: request.scheduled,
             once: request.once,
             secrets: request.secrets.clone(),
+            trace: run.synthetic.as_ref().and_then(|event| event["trace"].as_str()).map(str::to_owned),
         })
+    }
+
+    /// With the trace of the event that its run reads, which is kept beside it.
+    pub fn traced(self, read: Option<&Event>) -> Effect {
+        let trace = self.trace.or_else(|| read.and_then(|event| event.envelope.trace.clone()));
+        Effect { trace, ..self }
     }
 
     pub fn id(&self) -> WaitId {

@@ -28,6 +28,7 @@ mod seen;
 mod simulate;
 pub mod subscriptions;
 pub mod tasks;
+mod traced;
 mod unborn;
 pub(crate) mod witness;
 
@@ -74,6 +75,7 @@ use crate::pool::{Bell, Pool, Watch, Work};
 use crate::read;
 use crate::settings::Settings;
 use crate::tail::Tail;
+use crate::telemetry::Telemetry;
 use crate::writer::{Fatal, Moment, STATE_OPEN_MAX, Turn, Writer};
 
 /// A sync slower than this is not worth blocking an async worker for; a pool thread waits instead.
@@ -94,6 +96,8 @@ pub struct Surroundings {
     pub effects: Arc<Bell>,
     pub metrics: Arc<Metrics>,
     pub settings: Arc<Settings>,
+    /// Who takes spans, when somebody does.
+    pub telemetry: Option<Arc<Telemetry>>,
     /// Called when the process must stop. It does not return in production.
     pub on_fatal: Arc<dyn Fn(&Problem) + Send + Sync>,
 }

@@ -118,6 +118,8 @@ struct Walk<'d, 'a> {
     outside: Option<String>,
     /// Who answered the question of the step that is noted next.
     by: Option<String>,
+    /// The W3C traceparent of the event it reads; what it causes has it, too.
+    traceparent: Option<String>,
 }
 
 /// Walks one run that is ready. Nothing happens when it is gone.
@@ -278,7 +280,20 @@ pub fn after_end(
 impl<'d, 'a> Walk<'d, 'a> {
     fn new(draft: &'d mut Draft<'a>, run: Run, env: Env) -> Walk<'d, 'a> {
         let (trace, outside) = (Vec::new(), None);
-        Walk { draft, run, env, trace, steps: 0, yielded: false, logic: 0, atomic: 0, outside, by: None }
+        let said = env.about.as_ref().and_then(|about| about.event["trace"].as_str());
+        Walk {
+            traceparent: said.map(str::to_owned),
+            draft,
+            run,
+            env,
+            trace,
+            steps: 0,
+            yielded: false,
+            logic: 0,
+            atomic: 0,
+            outside,
+            by: None,
+        }
     }
 
     /// Goes through a list of steps from where it stands.

@@ -61,7 +61,7 @@ enum Bench {
 Examples:
   everwhen bench publish
   everwhen bench publish --publishers 256 --json
-  everwhen bench publish --http --connections 256")]
+  everwhen bench publish --http --connections 256 --auth")]
     Publish {
         /// How many publish at once
         #[arg(long, default_value_t = 1, conflicts_with = "http")]
@@ -72,6 +72,9 @@ Examples:
         /// Connections, each with one request under way
         #[arg(long, default_value_t = 1, requires = "http")]
         connections: usize,
+        /// Ask every request for a token
+        #[arg(long, requires = "http")]
+        auth: bool,
         /// How many events [default: 5000 alone, else 200000]
         #[arg(long)]
         events: Option<u64>,
@@ -313,11 +316,11 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
 fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Problem> {
     let dir = &place.0;
     match *bench {
-        Bench::Publish { publishers, http, connections, events, bytes, sqlite } => {
+        Bench::Publish { publishers, http, connections, auth, events, bytes, sqlite } => {
             let publishers = if http { connections } else { publishers }.max(1);
             let events = events.unwrap_or(if publishers == 1 { 5_000 } else { 200_000 });
             let load = publish::Load { publishers, events, bytes };
-            if http { publish::run_http(dir, load) } else { publish::run(dir, load, sqlite) }
+            if http { publish::run_http(dir, load, auth) } else { publish::run(dir, load, sqlite) }
         }
         Bench::Deliver { http, rate, events, backlog, bytes } => {
             let load = deliver::Load { rate: rate.max(1), events, backlog, bytes };

@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use engine::authority::{Grant, Permission};
+use engine::telemetry::passed_on;
 use engine::{Caller, DEFAULT_TENANT, Seen, Tenant};
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
@@ -160,17 +161,13 @@ fn caller(headers: &HeaderMap, grant: Option<&Grant>) -> Result<Caller, Problem>
         (None, None) => Caller::local(),
     };
     // A trace that cannot be read is no reason to refuse an event (W3C trace context says: ignore it).
-    caller.trace =
-        headers.get(TRACEPARENT).and_then(|v| v.to_str().ok()).filter(|v| is_trace(v)).map(str::to_owned);
+    caller.trace = trace(headers);
     Ok(caller)
 }
 
-fn is_trace(text: &str) -> bool {
-    let hex = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let mut parts = text.split('-');
-    [2, 32, 16, 2].into_iter().all(|length| parts.next().is_some_and(|part| hex(part, length)))
+/// To whose trace a request belongs.
+pub fn trace(headers: &HeaderMap) -> Option<String> {
+    passed_on(headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()))
 }
 
 pub async fn tenant(named: Option<&str>, doors: &Arc<Doors>) -> Result<Tenant, Problem> {

@@ -83,11 +83,12 @@ fn shown(page: &Page) -> Response {
 
 /// `GET /v1/events/deferred`: publishes that wait for their time.
 pub async fn deferred(call: Call) -> Answer {
-    let params = call.read_params(&["limit"]).await?;
-    let limit = params.limit("limit", 100, 1_000)?;
+    let params = call.read_params(&["limit", "cursor"]).await?;
+    let (limit, cursor) = (params.limit("limit", 100, 1_000)?, params.owned("cursor"));
     let seen = call.seen();
-    let deferred = aside::blocking(move || seen.deferred(limit)).await?;
-    Ok(json(StatusCode::OK, format!("{{\"deferred\":[{}]}}", deferred.join(","))))
+    let (deferred, next) = aside::blocking(move || seen.deferred(limit, cursor.as_deref())).await?;
+    let next = next.map_or(String::new(), |next| format!(",\"next\":\"{next}\""));
+    Ok(json(StatusCode::OK, format!("{{\"deferred\":[{}]{next}}}", deferred.join(","))))
 }
 
 /// `GET /v1/events/{position or id}`

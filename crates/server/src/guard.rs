@@ -30,7 +30,13 @@ pub async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let id = audit::id_of(request.headers());
-    Ok(audit::under_id(id, pin!(answered(router, doors, request))).await)
+    let told = tracing::enabled!(tracing::Level::DEBUG)
+        .then(|| (id.clone(), request.method().clone(), request.uri().path().to_owned()));
+    let response = audit::under_id(id, pin!(answered(router, doors, request))).await;
+    if let Some((request_id, method, path)) = told {
+        tracing::debug!(request_id, %method, path, status = response.status().as_u16(), "answered");
+    }
+    Ok(response)
 }
 
 async fn answered(router: Router, doors: Arc<Doors>, request: Request<Incoming>) -> Response {
@@ -92,7 +98,7 @@ async fn caught(
 fn bug(panic: &(dyn Any + Send)) -> Problem {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-    tracing::error!(panic = said, "a request met a panic");
+    tracing::error!(request_id = audit::request_id(), panic = said, "a request met a panic");
     Problem::new(
         Code::Internal,
         "the request met an impossible state; what it asked for may not have happened",

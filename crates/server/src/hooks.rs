@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::body::{self, object, only_json};
-use crate::caller::Call;
+use crate::caller::{Call, trace};
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 use crate::{Doors, aside, listing};
@@ -113,7 +113,7 @@ pub async fn deliver(
     let draft = draft(&tenant, &hook, scheme, &head.headers, &bytes)?;
     let caller = Caller {
         actor: format!("system:hook:{}", hook.name),
-        trace: None,
+        trace: trace(&head.headers),
         outside: true,
         sight: Default::default(),
     };

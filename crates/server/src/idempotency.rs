@@ -263,7 +263,8 @@ async fn note(doors: &Doors, tenant: &Tenant, (key, print, path): (&str, Print, 
     // The tenant may have begun with this very request.
     let tenant = caller::visited(doors, tenant.name()).await.unwrap_or_else(|_| tenant.clone());
     if let Err(problem) = tenant.publish(&house, draft).await {
-        tracing::warn!(%problem, "an idempotency key could not be noted; it is known until the server stops");
+        let request_id = crate::audit::request_id();
+        tracing::warn!(request_id, %problem, "an idempotency key could not be noted; it is known until the server stops");
     }
 }
 

@@ -85,6 +85,9 @@ fn render(metrics: &Metrics, lags: &[Lag]) -> String {
     for (query, seconds) in metrics.queries() {
         histogram(&mut out, name, &[("query", &query)], &seconds);
     }
+    let name = "everwhen_spans_dropped_total";
+    family(&mut out, name, "counter", "Spans that no collector took.");
+    sample(&mut out, name, &[], metrics.spans_lost());
     let name = "everwhen_append_sync_seconds";
     family(&mut out, name, "histogram", "Time to append one batch and sync it to disk.");
     histogram(&mut out, name, &[], metrics.append_sync());

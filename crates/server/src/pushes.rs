@@ -6,11 +6,11 @@ use hyper::StatusCode;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use crate::aside;
 use crate::body::{object_or, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
+use crate::{aside, listing};
 
 const BODY_MAX: usize = 64 << 10;
 
@@ -20,9 +20,9 @@ fn ok(value: &Value) -> Answer {
 
 /// `GET /v1/push`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
+    let params = call.read_params(&listing::PARAMS).await?;
     let tenant = call.tenant.clone();
-    ok(&json!({ "pushes": aside::blocking(move || tenant.pushes()).await? }))
+    listing::page(&params, "pushes", "name", aside::blocking(move || tenant.pushes()).await?)
 }
 
 /// `GET /v1/push/{name}`

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::body::{object, only_json};
 use crate::caller::Call;
+use crate::listing;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
@@ -15,8 +16,8 @@ const BODY_MAX: usize = 512 << 10;
 
 /// `GET /v1/secrets`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
-    Ok(json_answer(StatusCode::OK, json!({ "secrets": call.tenant.secrets()? }).to_string()))
+    let params = call.read_params(&listing::PARAMS).await?;
+    listing::page(&params, "secrets", "name", call.tenant.secrets()?)
 }
 
 /// `PUT /v1/secrets/{name}`

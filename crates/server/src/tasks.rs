@@ -15,7 +15,7 @@ use crate::body::{object, only_json, wrong};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
-use crate::{Doors, aside};
+use crate::{Doors, aside, listing};
 
 /// An output of 1 MiB, and what stands around it.
 const BODY_MAX: usize = (1 << 20) + (16 << 10);
@@ -25,15 +25,14 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// `GET /v1/tasks`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
+    let params = call.read_params(&listing::PARAMS).await?;
     let (tenant, seen, whole) = (call.tenant.clone(), call.seen(), call.caller.sight.is_whole());
     let tasks = aside::blocking(move || {
         let mut tasks = tenant.tasks()?;
         tasks.retain(|task| whole || seen.run(task["run"].as_str().unwrap_or_default()).is_ok());
         Ok(tasks)
     });
-    let tasks = tasks.await?;
-    Ok(json_answer(StatusCode::OK, json!({ "tasks": tasks }).to_string()))
+    listing::page(&params, "tasks", "id", tasks.await?)
 }
 
 /// `POST /v1/tasks/poll`; without `wait` it answers at once.

@@ -1,6 +1,7 @@
 //! Everwhen over HTTP/1.1: one event a POST, deliveries by a long pull.
 
 use std::io;
+use std::sync::OnceLock;
 
 use super::{Answer, Worker, after, refused};
 
@@ -25,8 +26,15 @@ pub fn ack(worker: &Worker, page: &str) -> Vec<u8> {
 
 fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = "host: 127.0.0.1\r\ncontent-type: application/json";
+    let head = format!("host: 127.0.0.1\r\ncontent-type: application/json{}", authorization());
     format!("{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+/// The server asks every request for the token that it printed when it first started.
+fn authorization() -> &'static str {
+    static LINE: OnceLock<String> = OnceLock::new();
+    let line = || std::env::var("EVERWHEN_TOKEN").map(|token| format!("\r\nauthorization: Bearer {token}"));
+    LINE.get_or_init(|| line().unwrap_or_default())
 }
 
 pub fn answer(bytes: &[u8]) -> io::Result<Option<Answer>> {

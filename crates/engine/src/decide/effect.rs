@@ -19,8 +19,13 @@ pub fn hand_out(draft: &mut Draft<'_>, room: [usize; 2]) -> Result<Answer, Refus
     let next: Vec<WaitId> = lanes.flat_map(|(lane, room)| lane.iter().take(room).copied()).collect();
     let mut effects = Vec::with_capacity(next.len());
     for (run, wait) in &next {
-        let live = draft.state.run(*run)?;
-        effects.extend(live.as_ref().and_then(|live| Effect::of(live, live.wait(*wait)?)));
+        let Some(live) = draft.state.run(*run)? else { continue };
+        let read = match live.reads() {
+            0 => None,
+            position => draft.state.event(position)?,
+        };
+        let effect = live.wait(*wait).and_then(|wait| Effect::of(&live, wait));
+        effects.extend(effect.map(|effect| effect.traced(read.as_deref())));
     }
     if !next.is_empty() {
         draft.push_run(RunRecord::Effect(EffectRecord::Handed { of: next }))?;

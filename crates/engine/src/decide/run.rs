@@ -29,7 +29,7 @@ const DUE_MAX: usize = 256;
 
 pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refusal> {
     match command {
-        RunCommand::Start { automation, input, event, actor } => {
+        RunCommand::Start { automation, input, event, actor, trace } => {
             let by = Invoked {
                 name: &automation,
                 input,
@@ -39,6 +39,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
                 caller: None,
                 space: event.as_ref().and_then(|event| event["space"].as_str().map(str::to_owned)),
                 event,
+                trace,
             };
             let (verdict, run) = walk::invoke(draft, by).map_err(stopped)?;
             let id = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);

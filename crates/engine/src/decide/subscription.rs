@@ -60,6 +60,7 @@ fn dispatch(
         caller: None,
         space: Some(text("space")),
         event: Some(event),
+        trace: None,
     };
     let (verdict, run) = walk::invoke(draft, by).map_err(super::run::stopped)?;
     let run = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);

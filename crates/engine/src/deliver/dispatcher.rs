@@ -365,10 +365,10 @@ impl Dispatcher {
         }
     }
 
-    /// What a good token is held for, and for how long already.
-    pub fn held(&self, token: Token, now: Timestamp) -> Option<(&Event, Duration)> {
+    /// What a good token is held for, which attempt it is, and for how long it is held already.
+    pub fn held(&self, token: Token, now: Timestamp) -> Option<(&Event, u32, Duration)> {
         let slot = self.slots.get(&self.flight(token, now)?)?;
-        Some((slot.event.as_ref(), now.since(slot.handed_out_at)))
+        Some((slot.event.as_ref(), slot.failures + 1, now.since(slot.handed_out_at)))
     }
 
     pub fn ack(&mut self, token: Token, now: Timestamp) -> bool {

@@ -146,8 +146,10 @@ where
         Ok(future) => Guarded(Box::pin(future)).instrument(span(tenant, group, delivery)).await,
         Err(panic) => Err(panicked(panic)),
     };
-    let seconds = tenant.real().saturating_sub(started).as_secs_f64();
-    tenant.metrics().handled(&delivery.event.envelope.topic, group, handling.is_ok(), seconds);
+    let took = tenant.real().saturating_sub(started);
+    tenant.metrics().handled(&delivery.event.envelope.topic, group, handling.is_ok(), took.as_secs_f64());
+    let handled = (delivery.event.as_ref(), delivery.attempt);
+    tenant.trace_handled(group, handled, handling.is_ok(), (tenant.now(), took));
     handling
 }
 

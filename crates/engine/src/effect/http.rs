@@ -49,6 +49,16 @@ pub struct Request {
     pub idempotency_key: Option<String>,
 }
 
+impl Request {
+    /// Says to whose trace it belongs, unless whoever made it did.
+    pub fn trace(&mut self, traceparent: Option<String>) {
+        let said = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("traceparent"));
+        if let Some(traceparent) = traceparent.filter(|_| !said) {
+            self.headers.push(("traceparent".to_owned(), traceparent));
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub status: u16,

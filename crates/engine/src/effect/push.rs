@@ -28,7 +28,7 @@ use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::http::Http;
+use super::http::{Http, Request};
 use crate::admit::Handled;
 use crate::deliver::dispatcher::Delivery;
 use crate::deliver::lock;
@@ -208,13 +208,14 @@ impl Senders {
             return Outcome::Taken;
         }
         let id = message::id(tenant.name(), push, &delivery.event);
-        self.post(push, &id, &delivery.event, tenant.now()).await.0
+        let mut request = message::request(push, &id, &delivery.event, tenant.now());
+        request.trace(tenant.traceparent_of_delivery(&push.group, &delivery.event, delivery.attempt));
+        self.post(&request).await.0
     }
 
     /// One request, and the status of its answer.
-    async fn post(&self, push: &Push, id: &str, event: &Event, now: Timestamp) -> (Outcome, Option<u16>) {
-        let request = message::request(push, id, event, now);
-        let answer = match self.http.sent(&request).await {
+    async fn post(&self, request: &Request) -> (Outcome, Option<u16>) {
+        let answer = match self.http.sent(request).await {
             Ok(answer) => answer,
             Err(failure) => {
                 let error = failure.problem.detail().to_owned();
@@ -242,7 +243,7 @@ impl Senders {
             let ulid = model::id::ulid(now, random);
             let event = test_event(&push, &ulid, now);
             let id = format!("msg_test_{ulid}");
-            let (outcome, status) = senders.post(&push, &id, &event, now).await;
+            let (outcome, status) = senders.post(&message::request(&push, &id, &event, now)).await;
             (id, outcome, status)
         });
         let died = |_| Problem::new(Code::Internal, "the sender died");

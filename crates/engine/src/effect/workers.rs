@@ -89,6 +89,7 @@ impl Workers {
     }
 
     async fn work(self: &Arc<Self>, tenant: &Tenant, effect: Arc<Effect>) {
+        let began = tenant.now();
         let (workers, asked, of) = (self.clone(), effect.clone(), tenant.clone());
         let task = match effect.kind == declared::DETACHED {
             true => self.http.runtime().spawn_blocking(move || of.answer_query(&asked)),
@@ -109,12 +110,15 @@ impl Workers {
             }
             Err(_) => failed(Code::Internal.as_str(), "the worker died", "transient"),
         };
+        tenant.trace_effect(&effect, began, how, &value);
+        tell(tenant, &effect, &value);
         answer(tenant, &effect, how, value).await;
     }
 
     /// Makes the request with the secrets as they are now. Nothing of them leaves here but to the one who was asked.
     async fn veiled(&self, tenant: Tenant, effect: Arc<Effect>) -> (How, Value) {
         let of = effect.clone();
+        let traceparent = tenant.traceparent_of(&effect);
         // Reading rows may block.
         let veil = match effect.secrets.is_empty() {
             true => Veil::new(&effect.secrets, |_| Ok(None)),
@@ -126,16 +130,17 @@ impl Workers {
         let lifted = veil.and_then(|veil| Ok((veil.lift(&effect.with)?, veil)));
         match lifted {
             Ok((with, veil)) => {
-                let (how, value) = self.perform(&effect, &with, &veil).await;
+                let mut asked = self.request(&effect, &with);
+                asked.trace(traceparent);
+                let (how, value) = self.perform(&asked, effect.once, &veil).await;
                 (how, veil.mask(value))
             }
             Err(problem) => failed(problem.code().as_str(), problem.detail(), Class::Permanent.as_str()),
         }
     }
 
-    async fn perform(&self, effect: &Effect, with: &Value, veil: &Veil) -> (How, Value) {
-        let asked = self.request(effect, with);
-        let (failure, more) = match self.http.sent(&asked).await {
+    async fn perform(&self, asked: &Request, once: bool, veil: &Veil) -> (How, Value) {
+        let (failure, more) = match self.http.sent(asked).await {
             Ok(answer) => match answer.failure() {
                 None => return (How::Done, output(&answer)),
                 // Masked before it is cut: half a secret would not be found.
@@ -153,7 +158,7 @@ impl Workers {
             None => problem.detail().to_owned(),
         };
         let answered = problem.code() == Code::HttpStatus;
-        match effect.once && sent && !answered {
+        match once && sent && !answered {
             true => failed(Code::EffectUnknown.as_str(), &message, Class::Permanent.as_str()),
             false => failed(problem.code().as_str(), &message, class.as_str()),
         }
@@ -197,11 +202,19 @@ fn key_of(effect: &Effect) -> String {
     }
 }
 
+/// A line for each attempt, and none of what was sent or came back.
+fn tell(tenant: &Tenant, effect: &Effect, value: &Value) {
+    let Effect { run_id, automation, path, kind, attempt, .. } = effect;
+    let (tenant, code) = (tenant.name(), value["code"].as_str().unwrap_or("ok"));
+    tracing::debug!(tenant, run_id, automation, path, kind, attempt, code, "an effect was tried");
+}
+
 /// Tells the writer, however long that takes: what happened outside is not to be forgotten for want of room.
 async fn answer(tenant: &Tenant, effect: &Effect, how: How, value: Value) {
     while let Err(problem) = tenant.effect_ended(effect, how, value.clone()).await {
         if problem.code() != Code::StorageFull || tenant.is_closing() {
-            tracing::warn!(run = effect.run_id, %problem, "the answer of an effect was not recorded");
+            let (tenant, run_id) = (tenant.name(), effect.run_id.as_str());
+            tracing::warn!(tenant, run_id, %problem, "the answer of an effect was not recorded");
             return;
         }
         tokio::time::sleep(AGAIN).await;

@@ -25,6 +25,7 @@ impl Tenant {
             match item {
                 Committed::Event(event) => {
                     self.count_storm(&event);
+                    self.trace_published(&event);
                     // First where it can be read, then offered: an inbox that overflows on it is read again from there.
                     self.tail_mut().push(event.clone());
                     registry.route(&event);
@@ -51,6 +52,7 @@ impl Tenant {
                     registry.call(place.position);
                 }
                 self.count_run(&record);
+                self.trace_run(place, &record);
                 self.remember(place, record);
             }
             Record::GroupPut { group, .. } => self.register(writer, registry, &group, place.position),

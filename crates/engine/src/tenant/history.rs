@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use model::event::Event;
-use model::record::{Record, RunRecord, WaitEnded};
+use model::record::{Record, RunRecord, Status, WaitEnded};
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -158,7 +158,33 @@ impl Tenant {
             *slot = None;
             return Err(broken(fault));
         }
+        self.tell_ends(history, &records);
         look(history)
+    }
+
+    /// A line for each run that ended; beside the writer, who waits for no log.
+    fn tell_ends(&self, history: &History, records: &[(Place, RunRecord)]) {
+        for (_, record) in records {
+            let RunRecord::Ended(ended) = record else { continue };
+            let failed = ended.status == Status::Failed;
+            if !failed && !tracing::enabled!(tracing::Level::DEBUG) {
+                continue;
+            }
+            let Ok(Some((run_id, automation))) = history.run_at(ended.run) else { continue };
+            let (tenant, code) = (self.name(), ended.code.as_deref().unwrap_or_default());
+            match failed {
+                true => tracing::info!(tenant, run_id, automation, code, "a run failed"),
+                false => {
+                    tracing::debug!(
+                        tenant,
+                        run_id,
+                        automation,
+                        status = ended.status.as_str(),
+                        "a run ended"
+                    );
+                }
+            }
+        }
     }
 
     /// Opens it and reads from the ledger what came before the queue began.

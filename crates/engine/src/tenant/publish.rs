@@ -25,9 +25,12 @@ struct Admitted {
 
 impl Tenant {
     /// Publishes one event; answers when it is durable.
-    pub async fn publish(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
+    pub async fn publish(&self, caller: &Caller, mut draft: Draft) -> Result<Outcome, Problem> {
+        let publishing = self.begin_publish(caller, &mut draft);
         let span = self.span(&draft);
-        self.publish_one(caller, draft).instrument(span).await
+        let outcome = self.publish_one(caller, draft).instrument(span).await;
+        self.end_publish(publishing, outcome.as_ref());
+        outcome
     }
 
     /// Seed 002's span around a publish; nothing unless somebody listens at debug level.
@@ -58,7 +61,14 @@ impl Tenant {
 
     /// As [`Tenant::publish`], for one of many events in a row that are not waited for one by one: those that are
     /// polled while a sync is in progress share the next one. The first poll gives the event its place in line.
-    pub async fn publish_queued(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
+    pub async fn publish_queued(&self, caller: &Caller, mut draft: Draft) -> Result<Outcome, Problem> {
+        let publishing = self.begin_publish(caller, &mut draft);
+        let outcome = self.queue_one(caller, draft).await;
+        self.end_publish(publishing, outcome.as_ref());
+        outcome
+    }
+
+    async fn queue_one(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
         let started = self.real();
         let topic = draft.topic.clone();
         self.allow_events(caller, 1)?;
@@ -81,6 +91,16 @@ impl Tenant {
 
     /// Publishes several events in one commit: all of them, or none.
     pub async fn publish_all(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
+        let mut drafts = drafts;
+        let publishing: Vec<_> = drafts.iter_mut().map(|draft| self.begin_publish(caller, draft)).collect();
+        let outcomes = self.publish_together(caller, drafts).await;
+        for (index, publishing) in publishing.into_iter().enumerate() {
+            self.end_publish(publishing, outcomes.as_ref().map(|outcomes| &outcomes[index]));
+        }
+        outcomes
+    }
+
+    async fn publish_together(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
         let started = self.real();
         let topics: Vec<String> = drafts.iter().map(|draft| draft.topic.clone()).collect();
         self.allow_events(caller, drafts.len())?;
@@ -101,7 +121,14 @@ impl Tenant {
     }
 
     /// As [`Tenant::publish`], for callers that may block; an idle writer commits on this thread.
-    pub fn publish_blocking(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
+    pub fn publish_blocking(&self, caller: &Caller, mut draft: Draft) -> Result<Outcome, Problem> {
+        let publishing = self.begin_publish(caller, &mut draft);
+        let outcome = self.publish_here(caller, draft);
+        self.end_publish(publishing, outcome.as_ref());
+        outcome
+    }
+
+    fn publish_here(&self, caller: &Caller, draft: Draft) -> Result<Outcome, Problem> {
         let started = self.real();
         let topic = draft.topic.clone();
         self.allow_events(caller, 1)?;

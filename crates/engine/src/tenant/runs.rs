@@ -49,7 +49,8 @@ impl Tenant {
     ) -> Result<Started, Problem> {
         event.iter().try_for_each(|event| self.stands_in(event, true))?;
         let (automation, actor) = (automation.to_owned(), caller.actor.clone());
-        let start = RunCommand::Start { automation, input, event, actor };
+        let trace = caller.trace.clone();
+        let start = RunCommand::Start { automation, input, event, actor, trace };
         match self.ask_blocking(Command::Run(start))? {
             Answer::Started { run, outcome, reason } => Ok(Started { run, outcome, reason }),
             _ => Err(unexpected()),

@@ -3,6 +3,7 @@
 mod lineage;
 mod narrow;
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,21 +100,43 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+/// Publishes that wait for their time, each as text, and where to go on.
+pub type Deferred = (Vec<String>, Option<String>);
+
+fn deferred_cursor(text: &str) -> Result<(Timestamp, Position), Problem> {
+    let parts = text.rsplit_once('-').and_then(|(nanos, at)| Some((nanos.parse().ok()?, at.parse().ok()?)));
+    let (nanos, at) = parts.ok_or_else(|| {
+        Problem::new(Code::RequestInvalid, "\"cursor\" is not one that was given out")
+            .hint("go on with what \"next\" said, or begin without one")
+            .with("parameter", "cursor")
+    })?;
+    Ok((Timestamp::from_nanos(nanos), at))
+}
+
 impl Tenant {
     /// Publishes that wait for their time, soonest first, each as text: `{"until":…,"event":…}`, the event as it will be
     /// recorded, without the position that it will only get then.
     pub fn deferred(&self, limit: usize) -> Result<Vec<String>, Problem> {
-        self.deferred_seen(limit, &Sight::default())
+        Ok(self.deferred_seen(limit, None, &Sight::default())?.0)
     }
 
-    pub(super) fn deferred_seen(&self, limit: usize, sight: &Sight) -> Result<Vec<String>, Problem> {
+    /// As [`Tenant::deferred`], from where a page ended; a cursor is the time and place of its last one.
+    pub(super) fn deferred_seen(
+        &self,
+        limit: usize,
+        cursor: Option<&str>,
+        sight: &Sight,
+    ) -> Result<Deferred, Problem> {
+        let after = cursor.map(deferred_cursor).transpose()?.unwrap_or((Timestamp::MIN, 0));
         self.with_writer(|writer| {
-            let soonest: Vec<_> = writer.state.deferred.iter().copied().collect();
-            let mut shown = Vec::new();
+            let soonest: Vec<_> =
+                writer.state.deferred.range((Bound::Excluded(after), Bound::Unbounded)).copied().collect();
+            let (mut shown, mut last) = (Vec::new(), after);
             for (until, at) in soonest {
                 if shown.len() == limit {
-                    break;
+                    return Ok((shown, Some(format!("{}-{}", last.0.nanos(), last.1))));
                 }
+                last = (until, at);
                 let kept =
                     writer.state.deferred_at(at).map_err(|fault| crate::writer::Fatal::from(fault).0)?;
                 let Some((envelope, content)) = kept else { continue };
@@ -123,7 +146,7 @@ impl Tenant {
                 }
                 shown.push(format!("{{\"until\":\"{until}\",\"event\":{}}}", event.to_json()));
             }
-            Ok(shown)
+            Ok((shown, None))
         })
     }
 

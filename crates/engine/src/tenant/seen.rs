@@ -16,6 +16,7 @@ use model::event::Event;
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::Value;
 
+use super::search::Deferred;
 use super::{DeadLetterPage, GroupView, Tenant};
 use crate::authority::Sight;
 use crate::deliver::{Delivery, Token};
@@ -44,8 +45,8 @@ impl Seen {
         self.tenant.lineage_seen(id, &self.sight)
     }
 
-    pub fn deferred(&self, limit: usize) -> Result<Vec<String>, Problem> {
-        self.tenant.deferred_seen(limit, &self.sight)
+    pub fn deferred(&self, limit: usize, cursor: Option<&str>) -> Result<Deferred, Problem> {
+        self.tenant.deferred_seen(limit, cursor, &self.sight)
     }
 
     /// Runs that an event began which is seen.
@@ -210,7 +211,7 @@ impl Seen {
         let dispatcher = handle.dispatcher();
         let seen = |text: &String| {
             let held = Token::parse(text).and_then(|token| dispatcher.held(token, Timestamp::EPOCH));
-            held.is_none_or(|(event, _)| self.sight.sees_event(event))
+            held.is_none_or(|(event, ..)| self.sight.sees_event(event))
         };
         Ok(tokens.into_iter().partition(seen))
     }

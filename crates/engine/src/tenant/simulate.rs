@@ -27,7 +27,7 @@ impl Tenant {
         event.iter().try_for_each(|event| self.stands_in(event, false))?;
         let mut sandbox = Sandbox::of(self)?;
         let (automation, actor) = (automation.to_owned(), caller.actor.clone());
-        let start = RunCommand::Start { automation, input, event, actor };
+        let start = RunCommand::Start { automation, input, event, actor, trace: None };
         match sandbox.ask(Command::Run(start))? {
             Answer::Started { run: Some(id), .. } => {
                 let mut run = sandbox.run(&id)?;

@@ -70,6 +70,8 @@ struct Lease {
     answering: bool,
     /// How many had it before and were lost.
     lost: u32,
+    /// What is told of it as a span when it ends: without its input, and since when.
+    traced: Option<(Box<Effect>, Timestamp)>,
 }
 
 impl Lease {
@@ -105,6 +107,8 @@ pub struct Task {
     pub effect: Effect,
     pub attempt: u32,
     pub deadline: Timestamp,
+    /// For what the worker asks of others.
+    pub traceparent: Option<String>,
 }
 
 impl Task {
@@ -114,11 +118,15 @@ impl Task {
 
     /// As contracts §11 tells it.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut task = json!({
             "token": self.token, "run": self.effect.run_id, "step": self.effect.path, "kind": self.kind(),
             "input": self.effect.with["input"], "idempotency_key": self.effect.key,
             "attempt": self.attempt, "deadline": self.deadline,
-        })
+        });
+        if let Some(traceparent) = &self.traceparent {
+            task["traceparent"] = traceparent.as_str().into();
+        }
+        task
     }
 }
 
@@ -169,6 +177,11 @@ impl Tenant {
                 let Some(run) = writer.state.run(id.0).map_err(broken)? else { continue };
                 let Some(wait) = run.wait(id.1) else { continue };
                 let Some(effect) = Effect::of(&run, wait) else { continue };
+                let read = match run.reads() {
+                    0 => None,
+                    position => writer.state.event(position).map_err(broken)?,
+                };
+                let effect = effect.traced(read.as_deref());
                 let (serial, before) = leases.take(id, now);
                 let token = Token { epoch: self.0.epoch, id, serial }.to_string();
                 if before >= LOST_MAX {
@@ -179,7 +192,12 @@ impl Tenant {
                     unhanded.push(id);
                 }
                 let attempt = effect.attempt + before;
-                taken.tasks.push(Task { token, effect, attempt, deadline });
+                let traceparent = self.traceparent_of(&effect);
+                if let Some(lease) = leases.held.get_mut(&id).filter(|_| self.is_traced()) {
+                    let told = Effect { with: Value::Null, ..effect.clone() };
+                    lease.traced = Some((Box::new(told), self.now()));
+                }
+                taken.tasks.push(Task { token, effect, attempt, deadline, traceparent });
             }
             let until = leases.held.values().filter_map(|lease| lease.until).filter(|until| *until > now);
             taken.free_in = until.min().map(|until| until.saturating_sub(now));
@@ -231,12 +249,17 @@ impl Tenant {
     async fn end_task(&self, token: &str, how: How, value: Value) -> Result<(), Problem> {
         let token = self.token_of(token)?;
         let now = self.real();
-        let mine =
-            lock(&self.0.outside.leases).current(token, now).map(|lease| lease.answering = true).is_some();
-        if !mine {
+        let mine = lock(&self.0.outside.leases).current(token, now).map(|lease| {
+            lease.answering = true;
+            lease.traced.take()
+        });
+        let Some(traced) = mine else {
             let (run, wait) = token.id;
             let late = self.ask(Command::Run(RunCommand::Late { run, wait, how, value })).await;
             return late.and_then(|_| Err(stale()));
+        };
+        if let Some((effect, began)) = traced {
+            self.trace_effect(&effect, began, how, &json!({"code": value["code"]}));
         }
         let _answering = Answering { tenant: self, token };
         let class = if how == How::Done { "ok" } else { value["class"].as_str().unwrap_or("permanent") };

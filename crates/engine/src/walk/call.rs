@@ -36,7 +36,8 @@ impl Walk<'_, '_> {
     }
 
     fn caller(&self) -> Caller {
-        Caller { actor: self.actor(), trace: None, outside: false, sight: Default::default() }
+        let trace = self.traceparent.clone();
+        Caller { actor: self.actor(), trace, outside: false, sight: Default::default() }
     }
 
     pub(super) fn actor(&self) -> String {
@@ -190,6 +191,7 @@ impl Walk<'_, '_> {
             caller,
             space: Some(self.env.space.clone()),
             event: None,
+            trace: self.traceparent.clone(),
         };
         let (verdict, run) = invoke(self.draft, by)?;
         let Some(run) = run else {
@@ -255,6 +257,8 @@ pub struct Invoked<'a> {
     pub space: Option<String>,
     /// What stands for the event, when a person gave one.
     pub event: Option<Value>,
+    /// The W3C traceparent of who starts it.
+    pub trace: Option<String>,
 }
 
 /// Asks the gates that hold for every start and starts the run if they let it.
@@ -268,7 +272,11 @@ pub(crate) fn invoke(
     let topic = format!("automation.invocation.{}", by.name);
     let event = by.event.unwrap_or_else(|| {
         let payload = if by.input.is_null() { json!({}) } else { by.input.clone() };
-        start::synthetic(&topic, &space, &by.actor, payload, draft.now)
+        let mut event = start::synthetic(&topic, &space, &by.actor, payload, draft.now);
+        if let Some(trace) = by.trace {
+            event["trace"] = trace.into();
+        }
+        event
     });
     let about = Arc::new(event.clone());
     let env = occurrence::env(&automation, None, about, by.input.clone(), draft.now, space.clone());

@@ -81,6 +81,7 @@ impl Walk<'_, '_> {
             cause: (cause > 0).then_some(cause),
             depth,
             run: self.run_id().map(str::to_owned),
+            trace: self.traceparent.clone(),
             ..Envelope::default()
         };
         let mut ext = None;

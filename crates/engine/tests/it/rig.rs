@@ -84,6 +84,7 @@ fn open(disk: &SimDisk, clock: &Arc<ManualClock>, settings: &Settings, life: u64
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (ledger, opened) = FileLedger::open(disk, Path::new(DIR), options()).unwrap();
     let around = Surroundings {
+        telemetry: None,
         clock: clock.clone(),
         pool: Pool::inline(),
         bell: Arc::default(),

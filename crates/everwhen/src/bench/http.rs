@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
-use engine::{Engine, Options};
+use engine::authority::{Role, Terms};
+use engine::{Caller, Engine, Options};
 use model::Problem;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use self::connection::{Connection, post};
+use self::connection::{Connection, authorized, post};
 use super::failed;
 use super::measure::{Latencies, Rate};
 use super::publish::Load;
@@ -27,6 +28,8 @@ use super::raw::{CountingDisk, Writes};
 pub struct Served {
     pub address: SocketAddr,
     pub writes: Writes,
+    /// What a request must show, where it must.
+    token: Option<String>,
     engine: Engine,
     runtime: Runtime,
     stop: oneshot::Sender<()>,
@@ -35,6 +38,15 @@ pub struct Served {
 
 impl Served {
     pub fn start(dir: &Path) -> Result<Served, Problem> {
+        Served::with(dir, false)
+    }
+
+    /// As [`Served::start`], and every request is asked for a token.
+    pub fn asking(dir: &Path) -> Result<Served, Problem> {
+        Served::with(dir, true)
+    }
+
+    fn with(dir: &Path, auth: bool) -> Result<Served, Problem> {
         let runtime = crate::runtime()?;
         let writes = Writes::default();
         let disk = Arc::new(CountingDisk { writes: writes.clone() });
@@ -43,12 +55,13 @@ impl Served {
         let listener = bound.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let default_tenant = engine::DEFAULT_TENANT.to_owned();
-        let options = server::Options { listener, token: None, no_auth: true, default_tenant, tls: None };
+        let options = server::Options { listener, token: None, no_auth: !auth, default_tenant, tls: None };
+        let token = if auth { Some(runtime.block_on(token(&engine))?) } else { None };
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = runtime.spawn(server::serve(engine.clone(), options, async move {
             let _ = stopped.await;
         }));
-        Ok(Served { address, writes, engine, runtime, stop, serving })
+        Ok(Served { address, writes, token, engine, runtime, stop, serving })
     }
 
     /// Ends as `serve` does on a signal: requests first, then the engine.
@@ -61,8 +74,17 @@ impl Served {
     }
 }
 
+/// A token that may publish, as the owner of a server would give it to a program.
+async fn token(engine: &Engine) -> Result<String, Problem> {
+    let terms = Terms { name: "bench".to_owned(), ..Terms::of(Role::Editor) };
+    Ok(engine.authority().create(&engine.main()?, &Caller::local(), terms).await?.0)
+}
+
 /// `load.publishers` connections, each with one publish under way, until `load.events` are answered.
-pub fn publish(address: SocketAddr, load: Load) -> Result<Rate, Problem> {
+pub fn publish(served: &Served, load: Load) -> Result<Rate, Problem> {
+    let address = served.address;
+    let request: Arc<[u8]> =
+        authorized(post("/v1/events", &event(load.bytes)), served.token.as_deref()).into();
     let threads = client_threads().min(load.publishers);
     let left = Arc::new(AtomicU64::new(load.events));
     // Nobody begins before every connection is open.
@@ -70,8 +92,8 @@ pub fn publish(address: SocketAddr, load: Load) -> Result<Rate, Problem> {
     let clients: Vec<_> = (0..threads)
         .map(|thread| {
             let connections = (load.publishers + thread) / threads;
-            let (left, ready) = (left.clone(), ready.clone());
-            std::thread::spawn(move || on_one_thread(client(address, connections, load.bytes, left, ready)))
+            let (request, left, ready) = (request.clone(), left.clone(), ready.clone());
+            std::thread::spawn(move || on_one_thread(client(address, connections, request, left, ready)))
         })
         .collect();
     ready.wait();
@@ -96,13 +118,12 @@ pub fn on_one_thread<T>(future: impl Future<Output = Result<T, Problem>>) -> Res
 async fn client(
     address: SocketAddr,
     connections: usize,
-    bytes: usize,
+    request: Arc<[u8]>,
     left: Arc<AtomicU64>,
     ready: Arc<Barrier>,
 ) -> Result<Latencies, Problem> {
     let opened = open_all(address, connections).await;
     ready.wait();
-    let request: Arc<[u8]> = post("/v1/events", &event(bytes)).into();
     let mut tasks = tokio::task::JoinSet::new();
     for connection in opened? {
         tasks.spawn(publish_on(connection, request.clone(), left.clone()));

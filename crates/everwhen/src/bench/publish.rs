@@ -49,17 +49,17 @@ pub fn run(dir: &Path, load: Load, with_sqlite: bool) -> Result<Value, Problem> 
 }
 
 /// Through a server of this process, one connection a publisher.
-pub fn run_http(dir: &Path, load: Load) -> Result<Value, Problem> {
-    let served = Served::start(dir)?;
-    http::publish(served.address, warm_up(load))?;
+pub fn run_http(dir: &Path, load: Load, auth: bool) -> Result<Value, Problem> {
+    let served = if auth { Served::asking(dir)? } else { Served::start(dir)? };
+    http::publish(&served, warm_up(load))?;
     served.writes.reset();
-    let ours = http::publish(served.address, load)?;
+    let ours = http::publish(&served, load)?;
     let sizes = served.writes.sizes();
     served.stop()?;
     let result = beside_raw(dir, ours, &sizes)?;
     let Load { publishers, events, bytes } = load;
     let args = json!({
-        "http": true, "connections": publishers, "publishers": publishers, "events": events, "bytes": bytes,
+        "http": true, "auth": auth, "connections": publishers, "publishers": publishers, "events": events, "bytes": bytes,
     });
     Ok(report("publish", args, result, dir))
 }

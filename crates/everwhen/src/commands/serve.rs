@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::authority::{Role, Terms};
 use engine::clock::ToldClock;
-use engine::{Caller, Engine, Options};
+use engine::{Caller, Engine, Options, telemetry};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 use server::Tls;
@@ -84,7 +84,8 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     // First the address, so that one that is taken leaves no new directory behind.
     let listener = host::listen(&listen).await.map_err(|problem| held(&data).unwrap_or(problem))?;
     let new = !data.join("tenants").exists();
-    let mut options = Options { settings: config.settings, create: true, ..Options::default() };
+    let telemetry = telemetry();
+    let mut options = Options { settings: config.settings, create: true, telemetry, ..Options::default() };
     if let Some(at) = args.clock {
         options.clock = Arc::new(ToldClock::at(at));
     }
@@ -141,6 +142,16 @@ fn print_config(args: &Args, session: &Session) -> Result<(), Stop> {
     let each = |one: &Shown| (one.key.clone(), json!({"value": one.value, "from": one.from}));
     let settings: Map<String, Value> = shown.iter().map(each).collect();
     session.out.result(&Value::Object(settings), || as_file(&shown).trim().to_owned())
+}
+
+/// What the variables of OpenTelemetry ask for; what is wrong with them is said, and serving goes on.
+fn telemetry() -> Option<telemetry::Settings> {
+    let (settings, wrong) = telemetry::Settings::read(&|name| std::env::var(name).ok());
+    wrong.iter().for_each(|wrong| tracing::warn!("{wrong}"));
+    if let Some(settings) = &settings {
+        tracing::info!(endpoint = settings.endpoint, "spans are sent");
+    }
+    settings
 }
 
 fn tls(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Problem> {

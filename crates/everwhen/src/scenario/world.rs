@@ -123,6 +123,7 @@ fn open(disk: &SimDisk, clock: &Arc<ManualClock>, pool: &Arc<Pool>, life: u64) -
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (ledger, opened) = FileLedger::open(disk, Path::new(DIR), options()).map_err(failed)?;
     let around = Surroundings {
+        telemetry: None,
         clock: clock.clone(),
         pool: pool.clone(),
         bell: Arc::default(),

@@ -43,11 +43,16 @@ fn publishing_is_reported_beside_the_same_writes_done_bare() {
 
 #[test]
 fn publishing_over_http_is_the_same_report() {
-    let report = bench(&["publish", "--http", "--connections", "4", "--events", "200"]);
-    is_a_publish_report(&report);
-    assert_eq!(report["args"]["connections"], 4);
-    assert_eq!(report["args"]["http"], true);
-    assert_eq!(report["events"], 200);
+    for auth in [false, true] {
+        let more: &[&str] = if auth { &["--auth"] } else { &[] };
+        let load = ["publish", "--http", "--connections", "4", "--events", "200"];
+        let report = bench(&[&load[..], more].concat());
+        assert_eq!(report["args"]["auth"], auth);
+        is_a_publish_report(&report);
+        assert_eq!(report["args"]["connections"], 4);
+        assert_eq!(report["args"]["http"], true);
+        assert_eq!(report["events"], 200);
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod secrets;
 mod support;
 mod tokens;
 mod tour;
+mod traces;
 mod tries;
 mod watch;
 mod workers;

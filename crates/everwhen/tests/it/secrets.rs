@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::support::Place;
+use crate::traces::Sink;
 
 const MANY: usize = 50;
 
@@ -131,7 +132,10 @@ fn leaks(env: &[(&str, &str)]) -> Vec<String> {
     let place = Place::new();
     place.write("everwhen.toml", "[effects]\nallow = [\"127.0.0.1\"]\n");
     place.write("w/leaks.yaml", &automation(echo()));
-    let server = place.serve_under(env, &["--no-auth", "w"]);
+    let (spans, collector) = Sink::start();
+    let collector = format!("http://{collector}");
+    let env = [env, &[("OTEL_EXPORTER_OTLP_ENDPOINT", collector.as_str())]].concat();
+    let server = place.serve_under(&env, &["--no-auth", "w"]);
     for n in 0..MANY {
         place.run_with_input(&["secret", "set", &format!("s{n}")], &format!("{}\n", secret(n))).ok();
     }
@@ -156,6 +160,7 @@ fn leaks(env: &[(&str, &str)]) -> Vec<String> {
     }
     assert_eq!(server.signal("TERM"), 0);
     files(&place.path().join(".everwhen"), &mut told);
+    told.push(("spans".to_owned(), spans.bytes()));
     told.push(("serve.log".to_owned(), std::fs::read(place.path().join("serve.log")).unwrap()));
     let text = |name: &str| {
         String::from_utf8_lossy(&told.iter().find(|(what, _)| what == name).unwrap().1).into_owned()
@@ -165,6 +170,7 @@ fn leaks(env: &[(&str, &str)]) -> Vec<String> {
         whole.contains("***") && whole.contains("http.status"),
         "the requests were made and answered: {whole}"
     );
+    assert!(text("spans").matches("\"effect\"").count() > 4, "{}", text("spans"));
     assert!(text("events list").matches("***").count() > 4 * MANY, "{}", text("events list"));
     let mut leaks = Vec::new();
     for (what, bytes) in &told {

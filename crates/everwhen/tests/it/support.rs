@@ -43,7 +43,7 @@ impl Place {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("EVERWHEN_") {
+            if ["EVERWHEN_", "OTEL_"].iter().any(|ours| name.to_string_lossy().starts_with(ours)) {
                 command.env_remove(name);
             }
         }

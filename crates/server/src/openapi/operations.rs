@@ -29,7 +29,7 @@ const LINES: &str = "
 get /v1/events | listEvents | topic space subject after before since until filter order=asc|desc limit cursor | | 200 EventPage
 post /v1/events | publishEvents | | json:Publication ndjson:Lines cloudevent:CloudEvent cloudevents:CloudEventList | 200 Published, 201 Published, 202 Verdict, 200 ndjson:Lines
 get /v1/events/stream | followEvents | topic space filter after ^Last-Event-ID | | 200 sse:Lines
-get /v1/events/deferred | listDeferredEvents | limit | | 200 DeferredPage
+get /v1/events/deferred | listDeferredEvents | limit cursor | | 200 DeferredPage
 get /v1/events/{id} | getEvent | | | 200 Event
 get /v1/events/{id}/lineage | getEventLineage | | | 200 Lineage
 get /v1/groups | listGroups | limit cursor | | 200 GroupPage
@@ -79,7 +79,7 @@ post /v1/runs/{id}/{what} | operateRun | what=cancel|retry|resume|rerun | Rerun?
 get /v1/waits | listWaits | limit cursor | | 200 WaitPage
 post /v1/waits/{id}/answer | answerWait | | Answer | 200 Answered
 post /v1/waits/{id}/redrive | redriveWait | | | 200 WaitRedriven
-get /v1/tasks | listTasks | | | 200 TaskPage
+get /v1/tasks | listTasks | limit cursor | | 200 TaskPage
 post /v1/tasks/poll | pollTasks | | Poll? | 200 Tasks
 post /v1/tasks/heartbeat | heartbeatTask | | TaskToken | 200 Anything
 post /v1/tasks/complete | completeTask | | TaskDone | 200 Anything
@@ -114,7 +114,7 @@ post /v1/backup | backUp | | BackUp | 200 BackedUp
 get /v1/verify | verify | quick=true|false | | 200 Verified
 post /v1/import | importRecords | again=true|false | ndjson:Lines | 200 Imported
 get /v1/records | exportRecords | from | | 200 ndjson:Lines
-get /v1/secrets | listSecrets | | | 200 SecretPage
+get /v1/secrets | listSecrets | limit cursor | | 200 SecretPage
 put /v1/secrets/{name} | putSecret | | SecretValue | 200 Secret, 201 Secret
 delete /v1/secrets/{name} | deleteSecret | | | 200 Deleted
 get /v1/audit | listActs | since limit cursor | | 200 ActPage
@@ -124,7 +124,7 @@ get /v1/hooks | listHooks | limit cursor | | 200 HookPage
 get /v1/hooks/{name} | getHook | | | 200 Hook
 put /v1/hooks/{name} | putHook | | HookDefinition | 200 Hook, 201 Hook
 delete /v1/hooks/{name} | deleteHook | | | 200 Deleted
-get /v1/push | listPushes | | | 200 PushPage
+get /v1/push | listPushes | limit cursor | | 200 PushPage
 get /v1/push/{name} | getPush | | | 200 Push
 put /v1/push/{name} | putPush | | PushDefinition | 200 Push, 201 Push
 delete /v1/push/{name} | deletePush | | | 200 Anything, 204 -

@@ -17,7 +17,7 @@ EventPage: events! [Event]; next string
 Receipt: id string; position position; recorded_at instant; duplicate boolean; verdict string; until instant; rule string
 Published: id string; position position; recorded_at instant; duplicate boolean; events [Receipt]
 Verdict: verdict! =defer|drop; until instant; rule string
-DeferredPage: deferred! [any]
+DeferredPage: deferred! [any]; next string
 Lineage: event! Event; causes! [Event]; effects! [any]
 CloudEvent: specversion! string; type! string; source! string; id! string; subject string; time instant; datacontenttype string; dataschema string; data any; data_base64 string
 +GroupDefinition: pattern! any; filter any; space string; start any; ack_deadline duration; max_inflight integer; max_retries integer; backoff object; ordering =none|key|strict; key string; on_exhausted string; on_expired string; max_band =green|amber|red|black; on_lag object
@@ -69,7 +69,7 @@ WaitPage: waits! [Wait]; next string
 +Answer: value! any
 Answered: answered! boolean
 WaitRedriven: redriven! boolean
-TaskPage: tasks! [any]
+TaskPage: tasks! [any]; next string
 Poll: kinds [string]; max integer; wait duration
 Tasks: tasks! [any]
 TaskToken: token! string
@@ -95,7 +95,7 @@ TokenPage: tokens! [Token]; next string
 Revoked: revoked! boolean
 +SecretValue: value! string
 Secret: name! string
-SecretPage: secrets! [Secret]
+SecretPage: secrets! [Secret]; next string
 ActPage: acts! [any]; next string
 Testimony: key! string; checkpoints! [any]
 +Checked: key any; checkpoints any; algorithm any
@@ -115,7 +115,7 @@ Hook: name! string; scheme! string; topic string; space string
 HookPage: hooks! [Hook]; next string
 PushDefinition:
 Push:
-PushPage:
+PushPage: pushes! [Push]; next string
 HookDelivered: id string; position position; duplicate boolean; verdict string
 Live: live! boolean
 Ready: ready! boolean; failing! [string]
@@ -133,6 +133,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("from", "count"),
     ("min_position", "count"),
     ("Last-Event-ID", "count"),
+    ("Idempotency-Key", "key"),
     ("limit", "limit"),
     ("count", "limit"),
     ("since", "instant"),
@@ -192,6 +193,7 @@ fn kind(text: &str) -> Value {
         "count" => json!({"type": "integer", "minimum": 0}),
         "position" => json!({"type": "integer", "minimum": 1}),
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": 1000}),
+        "key" => json!({"type": "string", "minLength": 1, "maxLength": 255}),
         "instant" => json!({"type": "string", "format": "date-time"}),
         "duration" => json!({"type": ["string", "number"], "examples": ["30s", 1.5]}),
         name => json!({ "$ref": format!("#/components/schemas/{name}") }),

@@ -172,3 +172,58 @@ fn asking_a_tenant_that_is_not_there_does_not_make_it() {
     let pulled = server.send("POST", "/v1/groups/g/pull", &both, "{}").ok(200);
     assert_eq!(pulled["deliveries"][0]["event"]["topic"], "a.b");
 }
+
+#[test]
+fn pushes_and_deferred_publishes_come_in_pages() {
+    let server = Server::start_with_settings(|settings| {
+        settings.attention.push(engine::settings::AttentionRule {
+            topic: model::topic::Pattern::parse("later.*").unwrap(),
+            filter: None,
+            rate: None,
+            verdict: engine::settings::Verdict::Defer { until: Duration::from_secs(3_600) },
+        });
+    });
+    for name in ["a", "b", "c"] {
+        let push = json!({"url": "https://example.org/in", "pattern": "x.y"}).to_string();
+        server.put(&format!("/v1/push/{name}"), push).ok(201);
+        server.post("/v1/events", format!(r#"{{"topic":"later.{name}"}}"#)).ok(202);
+    }
+    let first = server.get("/v1/push?limit=2").ok(200);
+    assert_eq!((first["pushes"].as_array().unwrap().len(), &first["next"]), (2, &json!("b")));
+    let rest = server.get("/v1/push?limit=2&cursor=b").ok(200);
+    assert_eq!((&rest["pushes"][0]["name"], rest.get("next")), (&json!("c"), None));
+    let (mut topics, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..3 {
+        let page = server.get(&format!("/v1/events/deferred?limit=1&cursor={cursor}")).ok(200);
+        topics.push(page["deferred"][0]["event"]["topic"].as_str().unwrap().to_owned());
+        cursor = page["next"].as_str().unwrap_or_default().to_owned();
+    }
+    assert_eq!(
+        (topics, cursor.as_str()),
+        (["later.a", "later.b", "later.c"].map(str::to_owned).to_vec(), "")
+    );
+    server.get("/v1/events/deferred?cursor=b").refused(400, "request.invalid");
+}
+
+#[test]
+fn an_answer_that_shows_a_run_is_not_kept_in_the_ledger_for_its_key() {
+    let server = Server::start();
+    let quick = json!({"automation": "quick", "triggers": [{"manual": true}],
+        "actions": [{"vars": {"word": "{{ input.word }}"}}]});
+    server.post("/v1/automations", quick.to_string()).ok(201);
+    let start = json!({"automation": "quick", "input": {"word": "canary"}}).to_string();
+    let headers = |key: &str, more: &str| {
+        vec!["content-type: application/json".to_owned(), key.to_owned(), more.to_owned()]
+    };
+    for (key, more, status) in [("shown", "prefer: wait=20", 200), ("begun", "x-nothing: 1", 202)] {
+        let headers = headers(&format!("idempotency-key: {key}"), more);
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let run = server.send("POST", "/v1/runs", &headers, &start).ok(status);
+        assert_eq!(server.send("POST", "/v1/runs", &headers, &start).ok(status), run, "the same again");
+    }
+    let notes = server.get("/v1/events?topic=engine.request.answered").ok(200);
+    let notes: Vec<_> = notes["events"].as_array().unwrap().iter().map(|note| &note["payload"]).collect();
+    assert_eq!(notes.len(), 2, "{notes:#?}");
+    assert_eq!((&notes[0]["status"], notes[0].get("answer")), (&json!(200), None));
+    assert!(notes[1]["answer"].as_str().unwrap().contains("run_"), "{notes:#?}");
+}

@@ -58,6 +58,13 @@ impl Server {
         Server::start_on(Patience::default(), Some(token), engine::Options { clock, ..Default::default() })
     }
 
+    /// With other settings than the defaults.
+    pub fn start_with_settings(change: impl FnOnce(&mut engine::Settings)) -> Server {
+        let mut options = engine::Options::default();
+        change(&mut options.settings);
+        Server::start_on(Patience::default(), None, options)
+    }
+
     pub fn start_with(patience: Patience, token: Option<&str>) -> Server {
         Server::start_on(patience, token, engine::Options::default())
     }

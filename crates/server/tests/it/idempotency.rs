@@ -92,7 +92,7 @@ fn small_lists_have_pages_too() {
     let rest = server.get("/v1/groups?limit=2&cursor=b").ok(200);
     assert_eq!((names(&rest), rest.get("next")), (vec!["c".to_owned()], None));
     assert_eq!(names(&server.get("/v1/groups").ok(200)).len(), 3);
-    for list in ["automations", "waits", "tokens", "hooks", "subscriptions", "concepts"] {
+    for list in ["automations", "waits", "tokens", "hooks", "subscriptions", "concepts", "tasks", "secrets"] {
         let page = server.get(&format!("/v1/{list}?limit=1")).ok(200);
         assert!(page[list].as_array().unwrap().len() <= 1, "{page}");
         server.get(&format!("/v1/{list}?limit=0")).refused(400, "request.invalid");

@@ -25,6 +25,7 @@ mod mcp;
 mod min_position;
 mod ndjson;
 mod page;
+mod proto;
 mod publish;
 mod pushes;
 mod rights;

@@ -80,6 +80,7 @@ impl World {
         let fatal = self.fatal.clone();
         let broken = |what: String| Problem::new(Code::Internal, what);
         let around = Surroundings {
+            telemetry: None,
             clock: self.clock.clone(),
             pool: self.pool.clone(),
             bell: Arc::default(),

@@ -89,3 +89,15 @@ fn fifty_failures_or_a_day_of_them_are_enough() {
     assert!(streak(1).over(later).is_some_and(|why| why.contains("24 hours")));
     assert_eq!(streak(0).over(later), None, "nothing was tried since");
 }
+
+#[tokio::test]
+async fn a_push_that_is_not_there_any_more_gets_no_group_not_even_for_a_moment() {
+    let dir = std::env::temp_dir().join(format!("everwhen-push-{}", std::process::id()));
+    let engine = crate::Engine::open(&dir).unwrap();
+    let tenant = engine.main().unwrap();
+    let head = tenant.head();
+    assert!(!super::make_group(&tenant, &push(Format::Json)).await);
+    assert_eq!(tenant.head(), head, "nothing was written");
+    engine.close().await.unwrap();
+    let _ = std::fs::remove_dir_all(&dir);
+}

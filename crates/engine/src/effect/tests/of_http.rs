@@ -10,7 +10,7 @@ use std::time::Duration;
 use model::Code;
 
 use crate::effect::guard::Guard;
-use crate::effect::http::{ANSWER_MAX, Answer, Http, Request};
+use crate::effect::http::{ANSWER_MAX, Answer, Http, Request, check_url};
 use crate::effect::{Class, Failure};
 
 /// Answers one connection with what `answer` writes and gives back what it read of the request.
@@ -245,6 +245,24 @@ fn a_request_that_cannot_be_sent_is_refused_before_anything_is_resolved() {
             (Class::Permanent, Code::HttpInvalid),
             "{url:?}"
         );
+    }
+    let ports = [
+        "http://a:70000/",
+        "http://a:x/",
+        "http://a:-1/",
+        "http://a:/",
+        "http://[::1]:70000/",
+        "https://a:443x/",
+    ];
+    for url in ports {
+        assert_eq!(
+            failed(http.send(&request(url.to_owned()))),
+            (Class::Permanent, Code::HttpInvalid),
+            "{url}"
+        );
+    }
+    for url in ["http://a:1/", "http://a:65535/", "http://[::1]/", "http://[::1]:8080/", "https://a"] {
+        assert!(check_url(url).is_ok(), "{url}");
     }
     let headers = [
         ("Host", "x"),

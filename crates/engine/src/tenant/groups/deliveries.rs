@@ -156,8 +156,9 @@ impl Tenant {
         let dispatcher = handle.dispatcher();
         let now = dispatcher.now(self.moment());
         let good = tokens.iter().filter_map(|token| dispatcher.held(Token::parse(token)?, now));
-        for (event, held) in good {
+        for (event, attempt, held) in good {
             self.metrics().handled(&event.envelope.topic, name, ok, held.as_secs_f64());
+            self.trace_handled(name, (event, attempt), ok, (now, held));
         }
         Ok(())
     }

@@ -94,6 +94,13 @@ pub fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     format!("{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
+/// The same request with a token in its head.
+pub fn authorized(request: Vec<u8>, token: Option<&str>) -> Vec<u8> {
+    let Some(token) = token else { return request };
+    let line = request.windows(2).position(|two| two == b"\r\n").map_or(0, |at| at + 2);
+    [&request[..line], format!("authorization: Bearer {token}\r\n").as_bytes(), &request[line..]].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
