@@ -42,7 +42,7 @@ impl Engine {
     fn next_instant(&self, clock: &ManualClock) -> Option<Timestamp> {
         let (now, boot) = clock.read();
         let open = self.open_tenants();
-        let open = open.iter().filter_map(Tenant::due_at).map(|due| now.plus(due.saturating_sub(boot)));
+        let open = open.iter().filter_map(Tenant::due_for_sure).map(|due| now.plus(due.saturating_sub(boot)));
         let closed: Vec<Timestamp> = lock(&self.0.closed_tenants).values().filter_map(|c| c.due()).collect();
         open.chain(closed).min()
     }

@@ -216,6 +216,7 @@ fn clean_copies(tenant: &Tenant, erased: &BTreeSet<Position>) -> Result<(), Prob
     }
     tenant.with_writer(|writer| {
         writer.settle().map_err(|Fatal(problem)| problem)?;
+        tenant.let_go_of_rows()?;
         writer.state.checkpoint().map_err(broken)
     })
 }

@@ -112,6 +112,7 @@ pub fn checkpoint(tenant: &Tenant) -> Result<(), Problem> {
     passive().map_err(broken)?;
     tenant.with_writer(|writer| {
         writer.settle().map_err(|Fatal(problem)| problem)?;
+        tenant.let_go_of_rows()?;
         writer.state.checkpoint().map_err(broken)
     })
 }

@@ -253,12 +253,14 @@ pub fn remove_row(db: &Connection, concept: &str, space: &str, id: &str) -> Resu
 
 /// Reads [`COLUMNS`].
 pub fn row_of(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
-    let time =
-        |i| Ok::<_, rusqlite::Error>(Timestamp::parse(&row.get::<_, String>(i)?).unwrap_or(Timestamp::EPOCH));
+    let time = |i| {
+        let at = Timestamp::parse(row.get_ref(i)?.as_str()?);
+        Ok::<_, rusqlite::Error>(at.unwrap_or(Timestamp::EPOCH))
+    };
     let map = |i| {
-        let text: Option<String> = row.get(i)?;
+        let text = row.get_ref(i)?.as_str_or_null()?;
         Ok::<BTreeMap<String, String>, rusqlite::Error>(
-            text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+            text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
         )
     };
     Ok(Row {

@@ -3,6 +3,7 @@
 mod history;
 mod past;
 pub(crate) mod query;
+mod readers;
 mod recent;
 
 use model::definition::Scope;
@@ -10,8 +11,8 @@ use model::{Code, Position, Problem};
 use rusqlite::Connection;
 
 pub use history::{HistoryPage, Moment, Paging};
-pub(super) use query::RowReaders;
 pub use query::{Asking, Found, Listing};
+pub(super) use readers::RowReaders;
 pub(super) use recent::Recent;
 use recent::{Look, Now};
 

@@ -93,7 +93,7 @@ impl Tenant {
             upkeep: Upkeep::default(),
             unborn: std::sync::OnceLock::new(),
             catalog: RwLock::new(writer.state.catalog.clone()),
-            row_readers: Mutex::default(),
+            row_readers: super::entity::RowReaders::of(writer.state.commits.clone()),
             past: super::history::Past::after(head),
             recent: Default::default(),
             live: super::live::channel(),
@@ -218,6 +218,7 @@ impl Tenant {
         }
         let mut writer = lock(&self.0.writer).take().ok_or_else(closing)?;
         let settled = writer.settle();
+        self.0.row_readers.close();
         writer.ledger.close().map_err(|error| Problem::new(Code::StorageFailed, error.to_string()))?;
         match settled.map_err(|Fatal(problem)| problem).and_then(|()| put_away(&writer)) {
             // A state that found no room is folded at the next start.
@@ -230,7 +231,6 @@ impl Tenant {
             crate::maintain::audit::sign_end(dir, self.name(), writer.ledger.head(), self.now());
         }
         lock(&self.0.readers).clear();
-        lock(&self.0.row_readers).clear();
         self.0.seen.send_replace(self.head());
         Ok(())
     }

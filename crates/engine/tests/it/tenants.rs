@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::clock::{Clock, ManualClock};
+use engine::clock::{Clock, ManualClock, Move, ToldClock};
 use engine::settings::{AttentionRule, Switches, Verdict};
-use engine::{Caller, Draft, Engine, Options, Outcome, Tenant};
+use engine::{Caller, Draft, Engine, Options, Outcome, Query, Tenant};
 use model::topic::Pattern;
 use model::{Code, Timestamp};
 use serde_json::{Value, json};
@@ -338,4 +339,32 @@ async fn a_tenant_begins_with_the_first_thing_recorded_in_it() {
     assert!(node.engine.visit("later").unwrap().put_group("g", &json!({"pattern": "#"})).await.unwrap().0);
     assert_eq!(node.engine.visit("later").unwrap().groups().len(), 1);
     node.engine.close().await.unwrap();
+}
+
+/// The timekeeper ticks whenever something wants to be written out; while it looks around, nothing seems due.
+#[tokio::test]
+async fn a_clock_that_is_moved_stops_at_every_instant_also_while_others_tick() {
+    let dir = TempDir::new();
+    let node = open_at(&dir, start(), |options| options.clock = Arc::new(ToldClock::at(start())));
+    for _ in 0..200 {
+        node.publish("main", "later.a").await;
+        node.engine.move_clock(Move::By(Duration::from_secs(1))).unwrap();
+    }
+    let (tenant, stop) = (node.engine.main().unwrap(), Arc::new(AtomicBool::new(false)));
+    let ticker = std::thread::spawn({
+        let (tenant, stop) = (tenant.clone(), stop.clone());
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                tenant.tick();
+            }
+        }
+    });
+    node.engine.move_clock(Move::By(Duration::from_secs(7200))).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    ticker.join().unwrap();
+    let topic = Some(Pattern::parse("later.a").unwrap());
+    let admitted = tenant.find(&Query { topic, limit: 1_000, ..Query::default() }).unwrap();
+    let after = |event: &Arc<model::event::Event>| event.recorded_at.since(start()).as_secs();
+    let at: Vec<u64> = admitted.events.iter().map(after).collect();
+    assert_eq!(at, (3600..3800).collect::<Vec<u64>>());
 }

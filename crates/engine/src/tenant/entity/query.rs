@@ -14,13 +14,12 @@ use super::history::Moment;
 use super::{broken, may_see};
 use crate::admit::Caller;
 use crate::declared::{self, Detached};
-use crate::deliver::lock;
 use crate::entity::check::{Fill, check};
 use crate::entity::find::{After, Asked, Find, shape};
 use crate::entity::{Action, Catalog, Concept, Provenance, Row, Write, Written};
 use crate::run::Effect;
+use crate::state::Fault;
 use crate::state::entity::row_of;
-use crate::state::{Fault, read_beside};
 use crate::tenant::Tenant;
 
 /// Rows that a list looks at before it answers with what it has and a cursor.
@@ -184,17 +183,15 @@ impl Tenant {
         let Some(dir) = self.dir().filter(|_| !self.is_closing()) else {
             return self.with_writer(|writer| read(&writer.state.db));
         };
-        let shelved = lock(&self.0.row_readers).pop();
-        let db = match shelved {
-            Some(db) => db,
-            None => read_beside(&dir.join("state.db")).map_err(broken)?,
-        };
-        let result = read(&db);
-        let mut shelf = lock(&self.0.row_readers);
-        if shelf.len() < 4 {
-            shelf.push(db);
-        }
+        let reader = self.0.row_readers.take(&dir.join("state.db")).map_err(broken)?;
+        let result = read(reader.db());
+        self.0.row_readers.put_back(reader);
         result
+    }
+
+    /// Lets the log of `state.db` be cut.
+    pub(crate) fn let_go_of_rows(&self) -> Result<(), Problem> {
+        self.0.row_readers.let_go().map_err(broken)
     }
 }
 
@@ -332,6 +329,3 @@ pub(crate) fn mutation(
     let provenance = Provenance::mutation(name);
     Ok(Write { provenance, ..Write::of(&mutation.concept, id.as_deref(), action) })
 }
-
-/// Idle connections to a tenant's rows.
-pub type RowReaders = std::sync::Mutex<Vec<Connection>>;

@@ -2,7 +2,7 @@
 
 use engine::entity::{Action, Expect, Write};
 use engine::state::State;
-use engine::{Caller, Engine};
+use engine::{Caller, Engine, Listing};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -89,6 +89,29 @@ async fn what_a_row_rests_on_is_not_erased_and_what_was_erased_rebuilds_equal() 
     put(&bench.tenant, "b", json!({})).await.unwrap();
     let (before, after) = rebuilt(bench).await;
     assert_eq!(before, after);
+}
+
+/// A reader keeps its look at `state.db` for the next one, and a log that is looked at cannot be cut.
+#[tokio::test]
+async fn the_log_of_the_state_is_cut_though_rows_were_just_read() {
+    let bench = declared(vec![system()]).await;
+    let read = || {
+        bench
+            .tenant
+            .entities(&Caller::local(), SYSTEM, &Listing { limit: 10, ..Listing::default() })
+            .unwrap();
+        bench.tenant.entity(&Caller::local(), SYSTEM, None, "a").unwrap().fields["slug"].clone()
+    };
+    let first = put(&bench.tenant, "a", json!({"slug": "secret"})).await.unwrap().row.version;
+    assert_eq!(read(), "secret");
+    for slug in ["second", "third"] {
+        patch(&bench.tenant, "a", json!({ "slug": slug })).await.unwrap();
+        assert_eq!(read(), slug, "what was committed since is seen");
+    }
+    bench.tenant.erase(&[first]).await.unwrap();
+    let log = bench.dir.path().join("tenants/main/state.db-wal");
+    assert_eq!(std::fs::metadata(log).unwrap().len(), 0);
+    assert_eq!(read(), "third");
 }
 
 /// Small numbers from one seed.
