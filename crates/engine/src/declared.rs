@@ -14,7 +14,7 @@ use crate::entity::{Catalog, Row};
 use crate::run::Effect;
 use crate::state::entity::row_of;
 
-pub(crate) use crate::tenant::entity_query::{call_args, mutation};
+pub(crate) use crate::tenant::entity_query::call_args;
 
 /// The kind of the effects that are detached queries. They act on nothing outside, and tries and simulations answer them too.
 pub const DETACHED: &str = "query";

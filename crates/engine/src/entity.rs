@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod check;
 pub mod concept;
 pub mod find;
+pub mod mutation;
 pub mod own;
 pub mod payload;
 pub mod row;

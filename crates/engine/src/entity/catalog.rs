@@ -7,7 +7,7 @@ use model::definition::{Definition, Kind, Logic, Mutation, Query, Shape};
 use model::record::Applied;
 use model::{Code, Position, Problem};
 
-use super::{Concept, own};
+use super::{Concept, mutation, own};
 use crate::automation::{Automation, Automations};
 use crate::program::Program;
 
@@ -27,6 +27,7 @@ pub struct Catalog {
     concepts: BTreeMap<String, Arc<Concept>>,
     pub automations: Automations,
     programs: BTreeMap<String, Arc<Program>>,
+    mutations: BTreeMap<String, Arc<mutation::Mutation>>,
 }
 
 impl Catalog {
@@ -50,6 +51,13 @@ impl Catalog {
         if let Definition::Logic(logic) = entry.definition.as_ref() {
             self.programs.insert(logic.name.clone(), Arc::new(Program::logic(&logic.steps)));
         }
+        if let Definition::Mutation(mutation) = entry.definition.as_ref() {
+            // One that cannot be made ready says why to whoever calls it.
+            match mutation::Mutation::new(mutation) {
+                Ok(ready) => _ = self.mutations.insert(mutation.name.clone(), Arc::new(ready)),
+                Err(_) => _ = self.mutations.remove(&mutation.name),
+            }
+        }
         let key = (entry.definition.kind(), entry.definition.key().to_owned());
         self.entries.insert(key, entry);
         Ok(())
@@ -62,6 +70,9 @@ impl Catalog {
         }
         if kind == Kind::Automation {
             self.automations.remove(name);
+        }
+        if kind == Kind::Mutation {
+            self.mutations.remove(name);
         }
     }
 
@@ -126,6 +137,14 @@ impl Catalog {
         match self.get(Kind::Mutation, name).map(|entry| entry.definition.as_ref()) {
             Some(Definition::Mutation(mutation)) => Ok(mutation),
             _ => Err(self.unknown(Code::MutationNotFound, Kind::Mutation, name)),
+        }
+    }
+
+    /// A mutation, ready to be called.
+    pub fn mutation_ready(&self, name: &str) -> Result<Arc<mutation::Mutation>, Problem> {
+        match self.mutations.get(name) {
+            Some(ready) => Ok(ready.clone()),
+            None => mutation::Mutation::new(self.mutation(name)?).map(Arc::new),
         }
     }
 

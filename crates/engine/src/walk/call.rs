@@ -110,7 +110,8 @@ impl Walk<'_, '_> {
     pub(super) fn mutate(&mut self, call: &Call) -> Result<Flow> {
         let args = self.args(call)?;
         let catalog = self.draft.state.catalog.clone();
-        let mut write = declared::mutation(&catalog, &self.caller(), &call.name, args.clone(), self.env.now)?;
+        let mutation = catalog.mutation_ready(&call.name)?;
+        let mut write = mutation.write(&self.actor(), args.clone(), self.env.now)?;
         let concept = catalog.concept(&write.concept)?;
         write.space = match (&concept.definition.scope, self.env.space.as_str()) {
             (Scope::Global, _) => occurrence::SYSTEM.to_owned(),

@@ -1,10 +1,8 @@
 //! Asking for rows: lists, declared queries and mutations. Read on connections of their own, so that a long search holds
 //! nobody's write up.
 
-use std::sync::Arc;
-
-use lang::expr::{Expr, Refs, Scope, Val};
-use model::definition::{self, AsOf, Field, Write as Kind};
+use lang::expr::{Expr, Scope, Val};
+use model::definition::{self, AsOf, Field};
 use model::record::How;
 use model::{Code, Problem};
 use rusqlite::{Connection, params_from_iter};
@@ -14,9 +12,9 @@ use super::history::Moment;
 use super::{broken, may_see};
 use crate::admit::Caller;
 use crate::declared::{self, Detached};
-use crate::entity::check::{Fill, check};
 use crate::entity::find::{After, Asked, Find, shape};
-use crate::entity::{Action, Catalog, Concept, Provenance, Row, Write, Written};
+use crate::entity::mutation::{arguments, check_args};
+use crate::entity::{Concept, Row, Write, Written};
 use crate::run::Effect;
 use crate::state::Fault;
 use crate::state::entity::row_of;
@@ -154,7 +152,8 @@ impl Tenant {
         args: Map<String, Value>,
         space: Option<&str>,
     ) -> Result<Written, Problem> {
-        let write = mutation(&self.catalog(), caller, name, args, self.moment().now)?;
+        let mutation = self.catalog().mutation_ready(name)?;
+        let write = mutation.write(&caller.actor, args, self.moment().now)?;
         let write = Write { space: space.unwrap_or_default().to_owned(), ..write };
         self.write(caller, write).await
     }
@@ -259,23 +258,13 @@ fn explain(db: &Connection, find: &Find) -> Result<Vec<String>, Problem> {
     lines.collect::<Result<_, _>>().map_err(fault)
 }
 
-/// Arguments as they are declared: types, defaults, and nothing else.
-pub(crate) fn check_args(
-    name: &str,
-    args: &[Field],
-    given: Map<String, Value>,
-) -> Result<Map<String, Value>, Problem> {
-    let declared = definition::Concept { id: name.to_owned(), fields: args.to_vec(), ..Default::default() };
-    check(&Concept::new(declared)?, given, Fill::All).map_err(|problem| problem.within("/args"))
-}
-
-/// As [`check_args`], of what is called and writes no row of its own: a misfit is one of the call.
+/// Checks the arguments of what is called and writes no row of its own: a misfit is one of the call.
 pub(crate) fn call_args(
     name: &str,
     args: &[Field],
     given: Map<String, Value>,
 ) -> Result<Map<String, Value>, Problem> {
-    check_args(name, args, given).map_err(|problem| {
+    check_args(&arguments(name, args)?, given).map_err(|problem| {
         let detail = problem.detail().replacen("field \"", "argument \"", 1);
         let names: Vec<&str> = args.iter().map(|arg| arg.name.as_str()).collect();
         let hint = match names.is_empty() {
@@ -285,47 +274,4 @@ pub(crate) fn call_args(
         let pointer = problem.pointer().unwrap_or_default();
         Problem::new(Code::DefinitionArguments, detail).hint(hint).at(pointer)
     })
-}
-
-/// The write that a mutation makes of its arguments.
-pub(crate) fn mutation(
-    catalog: &Arc<Catalog>,
-    caller: &Caller,
-    name: &str,
-    args: Map<String, Value>,
-    now: model::Timestamp,
-) -> Result<Write, Problem> {
-    let mutation = catalog.mutation(name)?;
-    let args = check_args(name, &mutation.args, args)?;
-    let all = Value::Object(args.clone());
-    let scope = Scope { roots: &["args", "actor", "now"], shorthands: &[], concepts: &[], late: false };
-    let eval = |expr: &definition::Expr| -> Result<Value, Problem> {
-        let expr = Expr::compile(&expr.0, &scope)?;
-        let roots = [Val::of(&all), Val::Text(caller.actor.as_str().into()), Val::Timestamp(now.nanos())];
-        expr.eval(&roots)?.to_json()
-    };
-    let id = match &mutation.id {
-        Some(id) => Some(eval(id)?),
-        None => args.get("id").filter(|_| !mutation.accept.iter().any(|name| name == "id")).cloned(),
-    };
-    let id = id.filter(|id| !id.is_null()).map(|id| id.as_str().map_or(id.to_string(), str::to_owned));
-    let mut fields: Map<String, Value> =
-        mutation.accept.iter().filter_map(|name| Some((name.clone(), args.get(name)?.clone()))).collect();
-    let mut told: Vec<String> = fields.keys().cloned().collect();
-    for (name, value) in &mutation.stamp {
-        fields.insert(name.clone(), eval(value)?);
-        // What the caller's arguments alone decide is what the caller says; who and when are not.
-        let refs = Refs::of(&value.0);
-        if !refs.now && refs.roots.iter().eq(["args"]) {
-            told.push(name.clone());
-        }
-    }
-    let action = match mutation.write {
-        Kind::Insert => Action::Insert { fields, told },
-        Kind::Update => Action::Patch(fields),
-        Kind::Upsert => Action::Upsert(fields),
-        Kind::Delete => Action::Delete,
-    };
-    let provenance = Provenance::mutation(name);
-    Ok(Write { provenance, ..Write::of(&mutation.concept, id.as_deref(), action) })
 }
