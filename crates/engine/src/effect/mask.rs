@@ -1,21 +1,24 @@
 //! Takes the values of secrets out of a text, in whatever form the other side may have put them: as they are, in hex, in
-//! base64, and each of these escaped for JSON or for a URL, also twice or by halves.
+//! base64, all of this in UTF-16, too, and each of these escaped for JSON, a URL or HTML, also twice or by halves.
 //!
 //! ```text
 //!  text      …%22k=p%2Bss\\u0022…          every place is tried: a unit of a needle is one character,
-//!  needle        p  +  s  s  "             and each has several ways to be written
+//!  needle        p  +  s  s  "             and each has several ways to be written (`escape.rs`)
 //! ```
-//! What overlaps is masked as one, so that no end of a secret stays beside another.
+//! What overlaps is masked as one, so that no end of a secret stays beside another. A body is masked when all of it is there:
+//! where it was cut on its way does not matter.
 
-use std::collections::HashMap;
+mod entity;
+mod escape;
+
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
 use crate::entity::MASK;
+use escape::{after_breaks, beginnings, ends, first_byte};
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Backslashes in a row that are read as one escape: texts in texts in texts.
-const BACKSLASHES_MAX: usize = 8;
 
 /// One character of a needle, or another that says the same: `a` and `A` in hex, `+` and `-` in base64.
 type Unit = [char; 2];
@@ -37,6 +40,14 @@ pub struct Masker {
     starts: HashMap<u8, Vec<usize>>,
 }
 
+/// What is used at every place, and made once.
+#[derive(Default)]
+struct Desk {
+    begins: Vec<u8>,
+    here: Vec<usize>,
+    next: Vec<usize>,
+}
+
 impl Masker {
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Masker {
         let mut masker = Masker::default();
@@ -48,10 +59,19 @@ impl Masker {
             if secret.trim() != secret && !secret.trim().is_empty() {
                 masker.add(plain(secret.trim()));
             }
-            masker.add(hex(secret));
-            (0..3).for_each(|before| masker.add(base64(secret.as_bytes(), before)));
+            masker.add_coded(secret.as_bytes());
+            for wide in wide(secret) {
+                masker.add(plain(&String::from_utf8_lossy(&wide)));
+                masker.add_coded(&wide);
+            }
         }
         masker
+    }
+
+    /// In hex and in base64, wherever in a longer text that begins.
+    fn add_coded(&mut self, bytes: &[u8]) {
+        self.add(hex(bytes));
+        (0..3).for_each(|before| self.add(base64(bytes, before)));
     }
 
     fn add(&mut self, needle: Needle) {
@@ -80,8 +100,9 @@ impl Masker {
         if self.needles.is_empty() {
             return found;
         }
+        let mut desk = Desk::default();
         for at in 0..text.len() {
-            let Some((start, end)) = self.longest(text, at) else { continue };
+            let Some((start, end)) = self.longest(text, at, &mut desk) else { continue };
             match found.last_mut() {
                 Some(last) if start <= last.1 => *last = (last.0.min(start), last.1.max(end)),
                 _ => found.push((start, end)),
@@ -90,10 +111,11 @@ impl Masker {
         found
     }
 
-    fn longest(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
-        let begins = beginnings(text, at);
-        let needles = begins.into_iter().flatten().filter_map(|byte| self.starts.get(&byte)).flatten();
-        let ends = needles.filter_map(|needle| self.needles[*needle].matches(text, at));
+    fn longest(&self, text: &[u8], at: usize, desk: &mut Desk) -> Option<(usize, usize)> {
+        let Desk { begins, here, next } = desk;
+        beginnings(text, at, begins);
+        let needles = begins.iter().filter_map(|byte| self.starts.get(byte)).flatten();
+        let ends = needles.filter_map(|needle| self.needles[*needle].matches(text, at, (here, next)));
         ends.max_by_key(|(start, end)| end - start)
     }
 }
@@ -130,8 +152,20 @@ fn plain(secret: &str) -> Needle {
     Needle { units, breaks: false, edges: [false; 2] }
 }
 
-fn hex(secret: &str) -> Needle {
-    let digits = model::id::hex(secret.as_bytes());
+/// UTF-16 from the first byte that says something to the last: of ASCII the same whichever byte of a pair comes first.
+fn wide(secret: &str) -> BTreeSet<Vec<u8>> {
+    let orders: [fn(u16) -> [u8; 2]; 2] = [u16::to_le_bytes, u16::to_be_bytes];
+    let core = |order: fn(u16) -> [u8; 2]| {
+        let bytes: Vec<u8> = secret.encode_utf16().flat_map(order).collect();
+        let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(0);
+        let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        bytes[first..=last].to_vec()
+    };
+    orders.into_iter().map(core).collect()
+}
+
+fn hex(secret: &[u8]) -> Needle {
+    let digits = model::id::hex(secret);
     let units = digits.chars().map(|c| [c, c.to_ascii_uppercase()]).collect();
     Needle { units, breaks: false, edges: [false; 2] }
 }
@@ -157,152 +191,37 @@ fn base64(secret: &[u8], before: usize) -> Needle {
 
 impl Needle {
     /// The longest stretch from `at` on that says it.
-    fn matches(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
-        let (mut here, mut next) = (vec![at], Vec::new());
+    fn matches(
+        &self,
+        text: &[u8],
+        at: usize,
+        (here, next): (&mut Vec<usize>, &mut Vec<usize>),
+    ) -> Option<(usize, usize)> {
+        here.clear();
+        here.push(at);
+        next.clear();
         for (number, unit) in self.units.iter().enumerate() {
-            for at in &here {
+            for at in here.iter() {
                 let from = if self.breaks && number > 0 { after_breaks(text, *at) } else { *at };
-                ends(unit[0], text, from, &mut next);
+                ends(unit[0], text, from, next);
                 if unit[1] != unit[0] {
-                    ends(unit[1], text, from, &mut next);
+                    ends(unit[1], text, from, next);
                 }
             }
             next.sort_unstable();
             next.dedup();
-            std::mem::swap(&mut here, &mut next);
+            std::mem::swap(here, next);
             next.clear();
             if here.is_empty() {
                 return None;
             }
         }
-        let end = here.into_iter().max()?;
+        let end = here.iter().copied().max()?;
         let is_digit =
             |at: usize| text.get(at).is_some_and(|byte| BASE64.contains(byte) || b"-_".contains(byte));
         let start = at - usize::from(self.edges[0] && at > 0 && is_digit(at - 1));
         Some((start, end + usize::from(self.edges[1] && is_digit(end))))
     }
-}
-
-fn after_breaks(text: &[u8], mut at: usize) -> usize {
-    loop {
-        match text.get(at..) {
-            Some([b'\r' | b'\n', ..]) => at += 1,
-            Some([b'\\', b'r' | b'n', ..]) => at += 2,
-            _ => return at,
-        }
-    }
-}
-
-/// Every end of this character when it begins at `at`, however it is written there.
-fn ends(wanted: char, text: &[u8], at: usize, into: &mut Vec<usize>) {
-    if wanted == '\\' {
-        return into.extend(backslash_ends(text, at));
-    }
-    let mut buffer = [0; 4];
-    let bytes = wanted.encode_utf8(&mut buffer).as_bytes();
-    let Some(rest) = text.get(at..) else { return };
-    if rest.starts_with(bytes) {
-        into.push(at + bytes.len());
-    }
-    match rest.first() {
-        Some(b'+') if wanted == ' ' => into.push(at + 1),
-        Some(b'%') => {
-            let coded = rest.chunks(3).take(bytes.len()).map(percent);
-            if coded.eq(bytes.iter().map(|byte| Some(*byte))) {
-                into.push(at + 3 * bytes.len());
-            }
-        }
-        Some(b'\\') => escaped(wanted, text, at, into),
-        _ => {}
-    }
-}
-
-/// Backslashes, as many as there are: how many of them the secret has depends on how often they were escaped.
-fn backslash_ends(text: &[u8], mut at: usize) -> Vec<usize> {
-    let mut ends = Vec::new();
-    while let Some(rest) = text.get(at..).filter(|_| ends.len() < BACKSLASHES_MAX) {
-        at += match rest {
-            [b'\\', ..] => 1,
-            [b'%', ..] if percent(&rest[..rest.len().min(3)]) == Some(b'\\') => 3,
-            _ => break,
-        };
-        ends.push(at);
-    }
-    ends
-}
-
-/// `\"`, `\n`, `\u0022`, with one backslash or more.
-fn escaped(wanted: char, text: &[u8], at: usize, into: &mut Vec<usize>) {
-    let run = backslashes(text, at);
-    for many in 1..=run {
-        let at = at + many;
-        match text.get(at) {
-            Some(letter) if short(*letter) == Some(wanted) => into.push(at + 1),
-            Some(b'u') => into.extend(coded(text, at).filter(|(c, _)| *c == wanted).map(|(_, end)| end)),
-            _ => {}
-        }
-    }
-}
-
-fn backslashes(text: &[u8], at: usize) -> usize {
-    text[at..].iter().take(BACKSLASHES_MAX).take_while(|byte| **byte == b'\\').count()
-}
-
-/// What a letter after a backslash stands for.
-fn short(letter: u8) -> Option<char> {
-    Some(match letter {
-        b'n' => '\n',
-        b'r' => '\r',
-        b't' => '\t',
-        b'b' => '\u{8}',
-        b'f' => '\u{c}',
-        b'"' | b'/' | b'\'' => letter as char,
-        _ => return None,
-    })
-}
-
-/// The character of `uXXXX`, or of two of them, and where it ends.
-fn coded(text: &[u8], at: usize) -> Option<(char, usize)> {
-    let four = |at: usize| {
-        let digits = std::str::from_utf8(text.get(at + 1..at + 5)?).ok()?;
-        u16::from_str_radix(digits, 16).ok().filter(|_| text.get(at) == Some(&b'u'))
-    };
-    let first = four(at)?;
-    if let Some(c) = char::from_u32(first.into()) {
-        return Some((c, at + 5));
-    }
-    let run = text.get(at + 5..).map_or(0, |_| backslashes(text, at + 5));
-    let second = four(at + 5 + run).filter(|_| run > 0)?;
-    let c = char::decode_utf16([first, second]).next()?.ok()?;
-    Some((c, at + 10 + run))
-}
-
-fn percent(coded: &[u8]) -> Option<u8> {
-    let [b'%', digits @ ..] = coded else { return None };
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 2)?;
-    u8::from_str_radix(digits, 16).ok()
-}
-
-fn first_byte(c: char) -> u8 {
-    let mut buffer = [0; 4];
-    c.encode_utf8(&mut buffer).as_bytes()[0]
-}
-
-/// First bytes of the characters that what stands at `at` may be.
-fn beginnings(text: &[u8], at: usize) -> [Option<u8>; 2] {
-    let byte = text[at];
-    let other = match byte {
-        b'+' => Some(b' '),
-        b'%' => percent(text.get(at..at + 3).unwrap_or_default()),
-        b'\\' => {
-            let after = at + backslashes(text, at);
-            let letter = text.get(after).copied();
-            let long = coded(text, after).map(|(c, _)| first_byte(c));
-            long.or_else(|| letter.and_then(short).map(first_byte))
-        }
-        _ => None,
-    };
-    [Some(byte), other.filter(|other| *other != byte)]
 }
 
 #[cfg(test)]

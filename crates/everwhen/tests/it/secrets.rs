@@ -27,20 +27,60 @@ fn url(text: &str) -> String {
     text.as_bytes().iter().map(coded).collect()
 }
 
-/// Six forms, base64 in both alphabets and wherever it may begin.
+/// UTF-16, the little end first.
+fn wide(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+/// Forms that are the same wherever they stand.
+fn fixed(secret: &str) -> Vec<String> {
+    let hex = model::id::hex(secret.as_bytes());
+    let page = secret.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
+    let numbered = secret.chars().map(|c| format!("&#x{:x};", c as u32)).collect();
+    let twice = url(secret).replace('%', "%25");
+    let upper = hex.to_uppercase();
+    vec![
+        secret.to_owned(),
+        quoted(secret),
+        url(secret),
+        hex,
+        upper,
+        page,
+        numbered,
+        twice,
+        model::id::hex(&wide(secret)),
+    ]
+}
+
+/// Base64 in both alphabets and wherever it may begin, of UTF-8 and of UTF-16.
+fn coded(secret: &str) -> Vec<String> {
+    let aligned = |bytes: &[u8], before: usize| model::base64::encode(&[&vec![b'x'; before], bytes].concat());
+    let mut forms: Vec<String> = (0..3).map(|before| aligned(secret.as_bytes(), before)).collect();
+    forms.extend((0..3).map(|before| aligned(&wide(secret), before)));
+    let other: Vec<String> = forms.iter().map(|form| form.replace('+', "-").replace('/', "_")).collect();
+    [forms, other].concat()
+}
+
 fn forms(secret: &str) -> Vec<String> {
-    let aligned = |before: usize| model::base64::encode(&[&vec![b'x'; before], secret.as_bytes()].concat());
-    let mut forms = vec![secret.to_owned(), quoted(secret), url(secret), model::id::hex(secret.as_bytes())];
-    forms.push(model::id::hex(secret.as_bytes()).to_uppercase());
-    forms.extend((0..3).map(aligned));
-    forms.extend((0..3).map(|before| aligned(before).replace('+', "-").replace('/', "_")));
-    forms
+    [fixed(secret), coded(secret)].concat()
 }
 
 /// What is looked for: of base64 the part that does not depend on what stands around.
 fn sought(secret: &str) -> Vec<String> {
-    let core = |form: String| form[4..form.len() - 4].to_owned();
-    forms(secret).into_iter().enumerate().map(|(n, form)| if n < 5 { form } else { core(form) }).collect()
+    let cores = coded(secret).into_iter().map(|form| form[4..form.len() - 4].to_owned());
+    fixed(secret).into_iter().chain(cores).collect()
+}
+
+/// A text in pieces of 1 to 40 bytes, as HTTP sends them.
+fn chunked(text: &str) -> Vec<u8> {
+    let (mut out, mut rest, mut long) = (Vec::new(), text.as_bytes(), 7);
+    while !rest.is_empty() {
+        long = (long * 29 + 11) % 40 + 1;
+        let (chunk, more) = rest.split_at(long.min(rest.len()));
+        out.extend([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+        rest = more;
+    }
+    [out, b"0\r\n\r\n".to_vec()].concat()
 }
 
 /// Repeats what it was sent: as JSON, as text in small chunks, in headers, in refusals, by the path that was asked.
@@ -84,12 +124,8 @@ fn answer(mut stream: TcpStream) {
             format!("200 OK\r\n{}\r\n", shown.collect::<String>())
         }
         "/chunks" => {
-            let chunks = text
-                .as_bytes()
-                .chunks(5)
-                .map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
             let head = b"200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
-            let whole = [vec![head], chunks.collect(), vec![b"0\r\n\r\n".to_vec()]].concat().concat();
+            let whole = [head, chunked(&text)].concat();
             stream.write_all(b"HTTP/1.1 ").unwrap();
             return stream.write_all(&whole).unwrap();
         }

@@ -42,7 +42,44 @@ fn ways(secret: &str, before: &str) -> Vec<(&'static str, String)> {
         secret.as_bytes().iter().map(coded).collect()
     };
     let whole = model::base64::encode(format!("{before}{secret}").as_bytes());
+    let page = |special: &dyn Fn(char) -> String, all: bool| -> String {
+        let kept = |c: char| !all && c.is_ascii_alphanumeric();
+        secret.chars().map(|c| if kept(c) { c.to_string() } else { special(c) }).collect()
+    };
+    let named = |c: char| match c {
+        '"' => "&quot;".to_owned(),
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        'ü' => "&uuml;".to_owned(),
+        '€' => "&euro;".to_owned(),
+        '\'' => "&#039;".to_owned(),
+        c => c.to_string(),
+    };
+    let wide = |order: fn(u16) -> [u8; 2]| -> Vec<u8> { secret.encode_utf16().flat_map(order).collect() };
+    let (little, big) = (wide(u16::to_le_bytes), wide(u16::to_be_bytes));
     vec![
+        ("html by name", page(&named, false)),
+        ("html by name, twice", page(&named, false).replace('&', "&amp;")),
+        ("html by number", page(&|c| format!("&#{};", c as u32), true)),
+        ("html by number in hex", page(&|c| format!("&#x{:04X};", c as u32), false)),
+        ("json in html", quoted(secret).replace('&', "&amp;").replace('"', "&quot;")),
+        ("url twice", url("-._~", false).replace('%', "%25")),
+        ("json in a url", quoted(secret).replace('%', "%25").replace('\\', "%5c").replace('"', "%22")),
+        (
+            "escape()",
+            page(
+                &|c| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("%u{unit:04x}")).collect(),
+                false,
+            ),
+        ),
+        ("bytes of a literal", secret.as_bytes().iter().map(|byte| format!("\\x{byte:02x}")).collect()),
+        ("utf-16", String::from_utf8_lossy(&little).into_owned()),
+        ("utf-16, big end first", String::from_utf8_lossy(&big).into_owned()),
+        ("utf-16 in json", json!(String::from_utf8_lossy(&little)).to_string().trim_matches('"').to_owned()),
+        ("utf-16 in hex", model::id::hex(&little)),
+        ("utf-16, big end first, in hex", model::id::hex(&big).to_uppercase()),
+        ("base64 of utf-16", model::base64::encode(&[before.as_bytes(), &little].concat())),
+        ("base64 of utf-16, big end first", model::base64::encode(&[before.as_bytes(), &big].concat())),
         ("raw", secret.to_owned()),
         ("json", quoted(secret)),
         ("json twice", quoted(&quoted(secret))),
@@ -77,8 +114,12 @@ fn a_secret_is_found_however_it_is_written() {
                 let text = format!("<{written}>");
                 let masked = masker.text(&text);
                 let left = masked.replace(MASK, "");
-                // Of base64, what stood before and the end of a group may stay.
-                let kept = if way.starts_with("base64") { 20 } else { 2 };
+                // Of base64, what stood before and the end of a group may stay; of UTF-16 the empty half of an end.
+                let kept = match way {
+                    way if way.starts_with("base64") => 20,
+                    way if way.starts_with("utf-16") => 8,
+                    _ => 2,
+                };
                 assert!(
                     masked.contains(MASK) && left.len() <= kept,
                     "seed {seed}, {way}: {text} gave {masked}"
@@ -89,12 +130,39 @@ fn a_secret_is_found_however_it_is_written() {
     }
 }
 
+/// Whoever writes a body cuts it anywhere; it is masked when all of it is there, and then nothing is left of any of fifty.
+#[test]
+fn fifty_secrets_in_every_form_leave_nothing_however_the_body_was_cut() {
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let secrets: Vec<String> = (0..50)
+        .map(|n| format!("q{n:02}{}Zx7", chance.text("abcXYZ019+/=-_.~!*'() \"\\<&%üß€😀", 30)))
+        .collect();
+    let masker = Masker::new(secrets.iter().map(String::as_str));
+    for secret in &secrets {
+        for (way, written) in ways(secret, "us:") {
+            let text = format!("<{written}>");
+            let (mut body, mut rest) = (Vec::new(), text.as_bytes());
+            while !rest.is_empty() {
+                let (chunk, more) = rest.split_at((1 + chance.below(9)).min(rest.len()));
+                body.extend_from_slice(chunk);
+                rest = more;
+            }
+            let masked = masker.text(&String::from_utf8_lossy(&body));
+            assert!(
+                masked.contains(MASK) && masked.replace(MASK, "").len() <= 20,
+                "{way}: {text} gave {masked}"
+            );
+            assert!(!masked.contains(secret.as_str()), "{way}");
+        }
+    }
+}
+
 #[test]
 fn what_holds_no_secret_stays_as_it_is() {
     let masker = Masker::new(["correct horse", "battery-staple"]);
     for seed in 1..400u64 {
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let text = chance.text("corehstaply -%2\\u00\"+/=ü\n", 300);
+        let text = chance.text("corehstaply -%2\\u00\"+/=ü\n&#x;amp", 300);
         if !text.contains("correct horse") {
             assert_eq!(masker.text(&text), text, "seed {seed}");
         }
@@ -123,6 +191,6 @@ fn values_names_and_numbers_are_masked() {
 fn a_long_answer_full_of_beginnings_takes_no_time_to_speak_of() {
     let secrets: Vec<String> = (0..50).map(|n| format!("secret-number-{n}-of-fifty")).collect();
     let masker = Masker::new(secrets.iter().map(String::as_str));
-    let text = "%73\\u0073secret-number-".repeat(4_000);
+    let text = "%73\\u0073&#115;&amp;%2525secret-number-".repeat(4_000);
     assert_eq!(masker.text(&text), text);
 }
