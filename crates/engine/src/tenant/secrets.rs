@@ -9,7 +9,7 @@ use crate::admit::Caller;
 use crate::effect::secret::{Veil, absent};
 use crate::entity::own::SECRET;
 use crate::entity::{Action, Row, Write};
-use crate::run::Effect;
+use crate::run::{Effect, Marks};
 
 /// Shorter ones would be found everywhere, and masking them would leave nothing.
 pub const SECRET_MIN: usize = 4;
@@ -37,7 +37,17 @@ impl Tenant {
 
     /// The values of the secrets that an effect's version names, as they are now.
     pub fn veil(&self, effect: &Effect) -> Result<Veil, Problem> {
-        Veil::new(&effect.secrets, |name| match self.secret_row(name) {
+        self.veil_over(&effect.secrets)
+    }
+
+    /// Every secret of the tenant, for what cannot be told whose it is.
+    pub(super) fn veil_of_all(&self) -> Result<Veil, Problem> {
+        let rows = self.own_rows(SECRET)?;
+        self.veil_over(&rows.into_iter().map(|row| (row.id.clone(), row.id)).collect())
+    }
+
+    fn veil_over(&self, marks: &Marks) -> Result<Veil, Problem> {
+        Veil::new(marks, |name| match self.secret_row(name) {
             Ok(row) => {
                 let value = self.reveal(&row, "/value")?;
                 let value = value.as_ref().and_then(Value::as_str).map(str::to_owned);

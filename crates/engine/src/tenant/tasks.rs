@@ -7,9 +7,12 @@
 //! ```
 //! That a task was handed out is written before it is; who has it is not. After a restart whatever is open is handed out
 //! again under the same key, and every token of before is stale: it names another epoch.
+//!
+//! Secrets in its input are put in when a worker takes it, as they are then, and taken out of what that worker says.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::record::How;
@@ -20,6 +23,7 @@ use super::Tenant;
 use super::entity::broken;
 use crate::command::{Answer, Command, RunCommand};
 use crate::deliver::lock;
+use crate::effect::secret::Veil;
 use crate::run::{Effect, Run, TASK, Wait, WaitId, WaitKind};
 use crate::state::State;
 
@@ -72,6 +76,8 @@ struct Lease {
     lost: u32,
     /// What is told of it as a span when it ends: without its input, and since when.
     traced: Option<(Box<Effect>, Timestamp)>,
+    /// The secrets that its worker was told.
+    veil: Option<Arc<Veil>>,
 }
 
 impl Lease {
@@ -206,10 +212,43 @@ impl Tenant {
         for id in lost {
             self.lose_task(id)?;
         }
+        self.unveil(&mut taken.tasks)?;
         if !unhanded.is_empty() {
             self.ask_blocking(Command::Run(RunCommand::HandTasks { of: unhanded }))?;
         }
         Ok(taken)
+    }
+
+    /// Puts secrets into what workers are about to get. One that is not there fails its task.
+    fn unveil(&self, tasks: &mut Vec<Task>) -> Result<(), Problem> {
+        let mut failed = Vec::new();
+        tasks.retain_mut(|task| {
+            if task.effect.secrets.is_empty() {
+                return true;
+            }
+            let veil = self.veil(&task.effect);
+            match veil.and_then(|veil| Ok((veil.lift(&task.effect.with["input"])?, veil))) {
+                Ok((input, veil)) => {
+                    task.effect.with["input"] = input;
+                    let mut leases = lock(&self.0.outside.leases);
+                    if let Some(lease) = leases.held.get_mut(&task.effect.id()) {
+                        lease.veil = Some(Arc::new(veil));
+                    }
+                    true
+                }
+                Err(problem) => {
+                    failed.push((task.effect.id(), problem));
+                    false
+                }
+            }
+        });
+        for (id, problem) in failed {
+            let (code, message) = (problem.code().as_str(), problem.detail());
+            let error = json!({"code": code, "message": message, "class": "permanent"});
+            self.metrics().automations.attempted(TASK, "permanent");
+            self.ask_blocking(answer(id, How::Failed, error))?;
+        }
+        Ok(())
     }
 
     fn lose_task(&self, id: WaitId) -> Result<(), Problem> {
@@ -249,11 +288,21 @@ impl Tenant {
     async fn end_task(&self, token: &str, how: How, value: Value) -> Result<(), Problem> {
         let token = self.token_of(token)?;
         let now = self.real();
-        let mine = lock(&self.0.outside.leases).current(token, now).map(|lease| {
-            lease.answering = true;
-            lease.traced.take()
-        });
+        let (mine, veil) = {
+            let mut leases = lock(&self.0.outside.leases);
+            let mine = leases.current(token, now).map(|lease| {
+                lease.answering = true;
+                lease.traced.take()
+            });
+            (mine, leases.held.get(&token.id).and_then(|lease| lease.veil.clone()))
+        };
+        let value = match veil {
+            Some(veil) => veil.mask(value),
+            None => value,
+        };
         let Some(traced) = mine else {
+            // Nobody knows any more what its worker was told.
+            let value = self.veil_of_all()?.mask(value);
             let (run, wait) = token.id;
             let late = self.ask(Command::Run(RunCommand::Late { run, wait, how, value })).await;
             return late.and_then(|_| Err(stale()));

@@ -22,13 +22,15 @@ impl Walk<'_, '_> {
                 "nothing inside `atomic` or logic waits for a task",
             ));
         }
-        let (kind, input) = asked(self.env.input(self.draft.state, with)?).map_err(Stopped::Failure)?;
+        let (with, secrets) = self.naming_secrets(|walk| Ok(walk.env.input(walk.draft.state, with)?))?;
+        let (kind, input) = asked(with).map_err(Stopped::Failure)?;
         let request = Request {
             kind: TASK.to_owned(),
             with: json!({"task": kind, "input": input}),
             key: format!("{}:{path}", self.run.id),
             attempt: at.failures + 1,
             scheduled: self.run.occurrence.kind == "schedule",
+            secrets,
             ..Request::default()
         };
         let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());

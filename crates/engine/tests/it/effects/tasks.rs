@@ -159,3 +159,52 @@ async fn what_a_poller_that_went_away_was_given_is_given_to_the_next_at_once() {
     assert!(nobody.is_empty());
     assert_eq!(nobody.free_in, Some(Duration::from_secs(30)), "when to look again");
 }
+
+const UNLOCKS: &str = "automation: unlocks\ntriggers:\n  - event: in.*\nmode: parallel\nactions:\n  - id: made\n    retry: {max: 1, base: 1s}\n    task: {kind: unlock, input: {key: \"Bearer {{ secret('door') }}\", said: \"{{ event.payload.said }}\"}}\n  - publish: {topic: out.done, payload: {got: \"{{ steps.made.output }}\"}}\n";
+
+#[tokio::test]
+async fn a_secret_in_the_input_goes_to_the_worker_alone_and_is_masked_in_what_it_says() {
+    let mut rig = rig(UNLOCKS).await;
+    let by = engine::Caller::local();
+    rig.tenant.put_secret(&by, "door", "sesame-\"1\"").await.unwrap();
+    publish(&rig, "in.a", json!({"said": "{{secret(\"door\")}}"})).await;
+    let listed = json!(rig.tenant.tasks().unwrap()).to_string();
+    assert!(listed.contains("Bearer {{secret") && !listed.contains("sesame"), "{listed}");
+    let task = one(&rig);
+    let input = task.to_json()["input"].clone();
+    assert_eq!(
+        input,
+        json!({"key": "Bearer sesame-\"1\"", "said": "{{secret(\"door\")}}"}),
+        "an event is only text"
+    );
+    // The value that its worker was told is masked, also when it is another by now.
+    rig.tenant.put_secret(&by, "door", "sesame-2").await.unwrap();
+    let error = json!({"code": "door.shut", "message": "sesame-\"1\" does not open it"});
+    rig.tenant.fail_task(&task.token, error, true).await.unwrap();
+    rig.pass(2);
+    let task = one(&rig);
+    assert_eq!(task.to_json()["input"]["key"], "Bearer sesame-2", "as it is at the attempt");
+    let output = json!({"hex": "736573616d652d32", "sesame-2": "c2VzYW1lLTI="});
+    answer_twice(&rig, &task.token, output).await;
+    assert_eq!(emitted(&rig, "out.done"), [json!({"got": {"hex": "***", "***": "***="}})]);
+    let mut records = String::new();
+    engine::maintain::some_records(&rig.tenant, (1, rig.tenant.head()), &mut records).unwrap();
+    assert!(records.contains("*** does not open it") && !records.contains("sesame"), "{records}");
+    rig.crash();
+    assert!(!json!(rig.tenant.tasks().unwrap()).to_string().contains("sesame"));
+}
+
+/// The answer, and the same once more, which is late and written down all the same.
+async fn answer_twice(rig: &Rig, token: &str, output: serde_json::Value) {
+    rig.tenant.complete_task(token, output.clone()).await.unwrap();
+    let late = rig.tenant.complete_task(token, output).await.unwrap_err();
+    assert_eq!(late.code(), Code::TaskStale);
+}
+
+#[tokio::test]
+async fn a_task_whose_secret_is_not_there_fails_before_a_worker_has_it() {
+    let rig = rig(UNLOCKS).await;
+    publish(&rig, "in.a", json!({"said": 1})).await;
+    assert!(take(&rig, &[]).is_empty());
+    assert!(rig.tenant.tasks().unwrap().is_empty(), "it was permanent");
+}

@@ -48,7 +48,7 @@ impl Checker<'_> {
         let (what, hint) = match args {
             _ if !scope.secrets => (
                 "a secret is named where its value would be kept".to_owned(),
-                "only the url, headers and body of \"http\" may name one",
+                "only the url, headers and body of \"http\" and the input of \"task\" may name one",
             ),
             [Node { kind: Kind::Literal(Literal::Text(name)), .. }]
                 if !model::definition::is_secret_name(name) =>

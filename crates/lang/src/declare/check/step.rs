@@ -109,10 +109,12 @@ impl Checker<'_> {
                     once: *once,
                 })
             }
-            Given::Outside { runner, with } => Action::Outside(definition::Outside {
-                runner: (*runner).to_owned(),
-                with: self.input(with, scope, refs),
-            }),
+            Given::Outside { runner, with } => {
+                // Whoever does a task is sent its input.
+                let out = &if *runner == "task" { scope.outgoing() } else { scope.clone() };
+                let with = self.input(with, out, refs);
+                Action::Outside(definition::Outside { runner: (*runner).to_owned(), with })
+            }
             Given::Automation { name, args, wait } => {
                 self.called_automation(name, args.as_ref(), *wait, (scope, refs))
             }
