@@ -27,6 +27,8 @@ pub struct Entry {
     pub encoded: NewRecord,
     /// Events that go out with it to whoever listens, and are written nowhere.
     pub told: Vec<Arc<Event>>,
+    /// Whose key its body is sealed with, when the record itself does not say.
+    pub space: Option<String>,
 }
 
 impl Entry {
@@ -36,8 +38,13 @@ impl Entry {
         Entry::formed(record, encoded)
     }
 
+    /// The same, of an event in this space.
+    pub fn within(self, space: &str) -> Entry {
+        Entry { space: Some(space.to_owned()), ..self }
+    }
+
     pub fn formed(record: Record, encoded: NewRecord) -> Entry {
-        Entry { record, encoded, told: Vec::new() }
+        Entry { record, encoded, told: Vec::new(), space: None }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::apply::{Place, apply};
 use crate::decide::{Entry, Ground};
 use crate::entropy::Entropy;
 use crate::read;
+use crate::sealing::seal_entry;
 use crate::state::{Fault, Result, State};
 
 pub struct Draft<'a> {
@@ -129,8 +130,11 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    pub fn add(&mut self, entry: Entry) -> Result<Position> {
+    pub fn add(&mut self, mut entry: Entry) -> Result<Position> {
         let place = Place { position: self.next(), time: self.now };
+        if self.state.seals.is_used() {
+            seal_entry(self.state, (self.first, &self.entries), &mut entry)?;
+        }
         apply(self.state, place, &entry.record)?;
         self.entries.push(entry);
         Ok(place.position)

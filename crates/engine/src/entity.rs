@@ -114,6 +114,8 @@ pub struct Write {
     pub trace: Option<String>,
     /// An event also when nothing changes.
     pub force: bool,
+    /// It starts and wakes nothing.
+    pub quiet: bool,
 }
 
 impl Write {
@@ -131,6 +133,7 @@ impl Write {
             provenance: Provenance::api(""),
             trace: None,
             force: false,
+            quiet: false,
         }
     }
 }

@@ -45,6 +45,7 @@ mod faults;
 pub mod history;
 mod ranges;
 mod read;
+pub mod sealing;
 mod tail;
 
 mod engine;

@@ -7,6 +7,7 @@ pub mod audit;
 pub mod backup;
 mod erase;
 pub(crate) mod files;
+mod forget;
 pub mod housekeeper;
 mod records;
 mod refold;
@@ -62,6 +63,7 @@ impl Upkeep {
 /// Finishes what a crash interrupted. Once, at open, before anybody is answered.
 pub(crate) fn finish(tenant: &Tenant) -> Result<(), Problem> {
     erase::finish(tenant)?;
+    forget::finish(tenant)?;
     retention::finish(tenant)
 }
 

@@ -25,6 +25,7 @@ pub use group::{Failure, Group};
 
 use crate::entity::Catalog;
 use crate::entity::seal::Key;
+use crate::sealing::Seals;
 
 /// Numbered, in order, never edited once released: the index is the version before it runs.
 const MIGRATIONS: &[&str] = &[
@@ -80,6 +81,8 @@ pub struct State {
     pub default_space: String,
     /// Seals what runs write; set as the default space is, and there once a concept with a secret is declared.
     pub key: Arc<OnceLock<Key>>,
+    /// Seals what is written in sealed spaces; set as the default space is.
+    pub seals: Arc<Seals>,
     /// Where the wall clock was set, and by how many milliseconds; the last few times. An event's `ttl` is counted over them.
     pub steps: Vec<(Position, i64)>,
     /// Runs that began today; memory.
@@ -135,6 +138,7 @@ impl State {
             format: 1,
             default_space: "default".to_owned(),
             key: Arc::default(),
+            seals: Arc::default(),
             steps: Vec::new(),
             daily: Arc::default(),
             catalog: Arc::default(),

@@ -26,6 +26,7 @@ mod search;
 pub mod secrets;
 mod seen;
 mod simulate;
+pub mod spaces;
 pub mod subscriptions;
 pub mod tasks;
 mod traced;
@@ -73,6 +74,7 @@ use crate::maintain::Upkeep;
 use crate::metrics::Metrics;
 use crate::pool::{Bell, Pool, Watch, Work};
 use crate::read;
+use crate::sealing::Seals;
 use crate::settings::Settings;
 use crate::tail::Tail;
 use crate::telemetry::Telemetry;
@@ -133,6 +135,10 @@ pub(crate) struct Inner {
     buffers: Mutex<Vec<Vec<u8>>>,
     /// Where further readers come from.
     first_reader: Mutex<Box<dyn Reader>>,
+    /// As lines stand in their files.
+    raw_reader: Mutex<Box<dyn Reader>>,
+    /// Keys of sealed spaces.
+    seals: Arc<Seals>,
     sync_nanos: AtomicU64,
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
@@ -483,6 +489,16 @@ impl Tenant {
             shelf.push(reader);
         }
         result
+    }
+
+    /// A reader that sees lines as they stand, sealed or not.
+    pub(crate) fn with_raw_reader<T>(&self, read: impl FnOnce(&mut dyn Reader) -> T) -> T {
+        let mut reader = lock(&self.0.raw_reader).another();
+        read(reader.as_mut())
+    }
+
+    pub(crate) fn seals(&self) -> &Arc<Seals> {
+        &self.0.seals
     }
 
     /// Events in `from..=to`, about `max`, and how far that looked: from memory when they are recent, else a chunk of

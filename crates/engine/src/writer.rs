@@ -477,9 +477,13 @@ fn must_sync(answer: &Answer) -> bool {
     }
 }
 
-/// What an import brings starts nothing.
+/// What an import brings starts nothing, nor what takes rows away for good.
 fn is_quiet(command: &Command) -> bool {
-    matches!(command, Command::Publish { events } if events.iter().any(|event| event.quiet))
+    match command {
+        Command::Publish { events } => events.iter().any(|event| event.quiet),
+        Command::Write { writes } => writes.iter().any(|write| write.quiet),
+        _ => false,
+    }
 }
 
 /// Nothing may follow the mark of a clean stop.

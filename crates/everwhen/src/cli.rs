@@ -10,8 +10,8 @@ use crate::bench;
 use crate::commands::{
     apply, audit, automations, backtest, backup, call, check, clock, completions, db, dead_letters, doctor,
     drain, entity, erase, events, explain, export, fmt, groups, hooks, import, init, man, mcp, profiles,
-    publish, push, query, replay, restore, runs, salvage, schema, secret, serve, simulate, subscriptions,
-    tail, tasks, tenants, test, tokens, r#try, verify,
+    publish, push, query, replay, restore, runs, salvage, schema, secret, serve, simulate, space,
+    subscriptions, tail, tasks, tenants, test, tokens, r#try, verify,
 };
 use crate::config::edits;
 
@@ -82,6 +82,7 @@ pub enum Command {
     Tenants(tenants::Args),
     Mcp(mcp::Args),
     Secret(secret::Args),
+    Space(space::Args),
     Audit(audit::Args),
     Explain(explain::Args),
     Call(call::Args),

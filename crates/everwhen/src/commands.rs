@@ -41,6 +41,7 @@ pub mod schema;
 pub mod secret;
 pub mod serve;
 pub mod simulate;
+pub mod space;
 pub mod subscriptions;
 pub mod tail;
 pub mod tasks;
@@ -95,6 +96,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Stop> {
         Command::Tenants(args) => tenants::run(args, session).await,
         Command::Audit(args) => audit::run(args, session).await,
         Command::Secret(args) => secret::run(args, session).await,
+        Command::Space(args) => space::run(args, session).await,
         Command::Explain(args) => explain::run(args, session).await,
         Command::Simulate(args) => simulate::run(args, session).await,
         Command::Call(args) => call::run(args, session).await,

@@ -20,6 +20,7 @@ pub mod maintain;
 pub mod pushes;
 pub mod runs;
 pub mod secrets;
+pub mod spaces;
 pub mod subscriptions;
 pub mod tasks;
 pub mod tenants;

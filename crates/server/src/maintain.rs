@@ -25,7 +25,8 @@ const RECORDS_BYTES_MAX: usize = 4 << 20;
 
 /// Paths whose answers are not cut short: their work is as long as the ledger.
 pub fn takes_long(path: &str) -> bool {
-    matches!(path, "/v1/erase" | "/v1/backup" | "/v1/verify" | "/v1/import" | "/v1/audit/verify")
+    let forgets = path.starts_with("/v1/spaces/") && path.ends_with("/forget");
+    forgets || matches!(path, "/v1/erase" | "/v1/backup" | "/v1/verify" | "/v1/import" | "/v1/audit/verify")
 }
 
 /// What a door that changes or copies data was told. The content type must be there: no web page can send it here

@@ -8,8 +8,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::{
     Doors, audit, automations, clock, declared, entities, events, groups, health, hooks, maintain, mcp,
-    metrics, openapi, page, problem, publish, pushes, runs, secrets, seed003, stream, subscriptions, tasks,
-    tenants, tokens, ws,
+    metrics, openapi, page, problem, publish, pushes, runs, secrets, seed003, spaces, stream, subscriptions,
+    tasks, tenants, tokens, ws,
 };
 
 /// One method of one path.
@@ -228,6 +228,12 @@ routes! {
             "Set or replace one: `value`";
         delete "/v1/secrets/{name}" secrets::delete, "admin",
             "Remove one";
+    }
+    "Spaces" {
+        get "/v1/spaces" spaces::list, "admin",
+            "Every space that is sealed or was forgotten";
+        post "/v1/spaces/{name}/{what}" spaces::act, "admin",
+            "`seal`: what is written there from now on is encrypted in the ledger (`*`: wherever no other key is); `forget`: its key is destroyed, and what its events left is wiped, for ever";
     }
     "Audit" {
         get "/v1/audit" audit::list, "admin",

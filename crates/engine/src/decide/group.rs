@@ -120,7 +120,7 @@ pub(super) fn fail(
 }
 
 fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut Ground<'_>) -> Fate {
-    let position = failing.event.position;
+    let (position, space) = (failing.event.position, failing.event.envelope.space.clone());
     let before = group.failures.get(&position).map_or(0, |failure| failure.failures);
     let failures =
         before + u32::from(failing.why == Why::Failed || failing.why == Why::Dead(DeadReason::Rejected));
@@ -135,12 +135,12 @@ fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut 
         (Why::Dead(reason), _) => {
             let crashed = if reason == DeadReason::Quarantined { group.crashes_of(position) } else { 0 };
             let failures = failures + crashed;
-            entries.push(Entry::new(dead(group, failing, reason, failures), ground.entropy));
+            entries.push(Entry::new(dead(group, failing, reason, failures), ground.entropy).within(&space));
             Fate::Dead
         }
         (Why::Failed, _) if failures <= group.definition.max_retries => {
             let (record, at) = failed(group, failing, failures, ground.now);
-            entries.push(Entry::new(record, ground.entropy));
+            entries.push(Entry::new(record, ground.entropy).within(&space));
             Fate::Retry { at, failures }
         }
         (Why::Failed, OnExhausted::Halt) => {
@@ -148,7 +148,8 @@ fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut 
             Fate::Halted
         }
         (Why::Failed, _) => {
-            entries.push(Entry::new(dead(group, failing, DeadReason::Exhausted, failures), ground.entropy));
+            let record = dead(group, failing, DeadReason::Exhausted, failures);
+            entries.push(Entry::new(record, ground.entropy).within(&space));
             Fate::Dead
         }
     }
@@ -183,7 +184,7 @@ fn halt(group: &Group, failing: Failing, failures: u32, entries: &mut Vec<Entry>
     let error = failing.error.clone();
     let failing = Failing { delay: Some(Duration::ZERO), ..failing };
     let (record, _) = failed(group, failing, failures, ground.now);
-    entries.push(Entry::new(record, ground.entropy));
+    entries.push(Entry::new(record, ground.entropy).within(&event.envelope.space));
     let halted = Record::GroupHalted { group: group.name.clone(), position: event.position };
     entries.push(Entry::new(halted, ground.entropy));
     if group.reported != event.position {

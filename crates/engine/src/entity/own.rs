@@ -1,4 +1,4 @@
-//! Concepts of the house itself: tokens, inbound hooks, pushes and secrets are rows like any others, so that they are durable, sealed
+//! Concepts of the house itself: tokens, inbound hooks, pushes, secrets and sealed spaces are rows like any others, so that they are durable, sealed
 //! where it matters, and every act on them is an event with an actor. Nobody outside writes or reads them as entities.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,13 @@ pub const HOOK: &str = "v1:everwhen:hook";
 pub const SECRET: &str = "v1:everwhen:secret";
 pub const TENANT: &str = "v1:everwhen:tenant";
 pub const PUSH: &str = "v1:everwhen:push";
+pub const SPACE: &str = "v1:everwhen:space";
 
 /// The namespace that workspaces cannot declare in.
 pub const NAMESPACE: &str = "everwhen";
 
 static CONCEPTS: LazyLock<BTreeMap<String, Arc<Concept>>> = LazyLock::new(|| {
-    let made = [token(), hook(), secret(), tenant(), push()].map(|concept| {
+    let made = [token(), hook(), secret(), tenant(), push(), space()].map(|concept| {
         let concept = Concept::new(concept).expect("our own concepts have no patterns to compile");
         (concept.definition.id.clone(), Arc::new(concept))
     });
@@ -79,6 +80,12 @@ fn secret() -> definition::Concept {
 /// In `main` only: how the tenants of the house stand.
 fn tenant() -> definition::Concept {
     own(TENANT, vec![field("suspended_at", Type::Timestamp), field("quota", Type::Json)])
+}
+
+/// A space that is sealed or was forgotten. `key` names the one that seals what is written there now.
+fn space() -> definition::Concept {
+    let instants = ["sealed_at", "forgotten_at"].map(|name| field(name, Type::Timestamp));
+    own(SPACE, [vec![field("key", Type::String)], instants.to_vec()].concat())
 }
 
 fn own(id: &str, fields: Vec<Field>) -> definition::Concept {

@@ -4,7 +4,7 @@
 //! DIR/tenants/<tenant>/ledger/*.jsonl     up to the head at that moment
 //!                      snapshots/*.db     one of them taken for this backup
 //!                      history.db         up to somewhere before that head; the rest is in the ledger
-//!     keys/
+//!     keys/                               but for those of sealed spaces, which are kept apart
 //!     backup.json                         {"at":…,"tenants":{name:{"position","chain"}}}   written last
 //! ```
 //!
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use super::{aside, files, snapshot};
 use crate::deliver::lock;
 use crate::engine::Engine;
+use crate::sealing::{Seals, keys};
 use crate::tenant::Tenant;
 use crate::writer::Fatal;
 
@@ -130,13 +131,21 @@ async fn copy_all(engine: &Engine, to: &Path) -> Result<Backed, Problem> {
 fn copy_tenant(tenant: &Tenant, to: &Path) -> Result<Copied, Problem> {
     let _alone = tenant.upkeep().alone();
     let dir = super::dir_of(tenant)?;
-    let mut bytes = copy_history(tenant, &dir, to)?;
+    let bare = is_bare(tenant.seals(), tenant.first());
+    let mut bytes = if bare { 0 } else { copy_history(tenant, &dir, to)? };
     bytes += copy_checkpoints(&dir, to)?;
     snapshot::take_keeping(tenant, 2)?;
     let (head, segments) = stand(tenant)?;
     bytes += copy_segments(&dir.join("ledger"), &to.join("ledger"), &segments)?;
-    bytes += files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
+    if !bare {
+        bytes += files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
+    }
     Ok(Copied { tenant: tenant.name().to_owned(), last: head.position, head: head.chain.to_string(), bytes })
+}
+
+/// What is derived says in the clear what is sealed in the ledger. It stays out while the whole ledger is there to fold it from.
+fn is_bare(seals: &Seals, first: Position) -> bool {
+    seals.is_used() && first == 1
 }
 
 /// One that is suspended is closed, and is copied as it lies there. `None` when it did not close cleanly: it is left out.
@@ -145,14 +154,18 @@ fn copy_resting(engine: &Engine, name: &str, to: &Path) -> Result<Option<Copied>
     let _alone = lock(&gate);
     let dir = engine.dir().join("tenants").join(name);
     let Some(head) = ledger::closed_at(&OsDisk, &dir.join("ledger")) else { return Ok(None) };
-    let mut bytes = files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))?;
+    let whole = dir.join("ledger").join(format!("{:020}.jsonl", 1)).exists();
+    let seals = keys::load(&dir)?;
+    seals.settle();
+    let bare = is_bare(&seals, u64::from(whole));
+    let mut bytes = if bare { 0 } else { files::copy_dir(&dir.join("snapshots"), &to.join("snapshots"))? };
     files::make_dir(&to.join("ledger"))?;
     for file in files::list(&dir.join("ledger")).iter().filter(|file| files::ends_with(file, "jsonl")) {
         bytes += files::copy(file, &to.join("ledger").join(file.file_name().unwrap_or_default()), None)?;
     }
     files::sync_dir(&to.join("ledger"))?;
     // With a log beside it, it would not be whole without; what is missing then is read from the ledger.
-    if files::size(&dir.join(HISTORY)) > 0 && files::size(&dir.join("history.db-wal")) == 0 {
+    if !bare && files::size(&dir.join(HISTORY)) > 0 && files::size(&dir.join("history.db-wal")) == 0 {
         bytes += files::copy(&dir.join(HISTORY), &to.join(HISTORY), None)?;
         files::sync_dir(to)?;
     }

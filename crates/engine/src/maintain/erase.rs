@@ -8,11 +8,11 @@
 //!
 //! A crash leaves the file `erasing`, and the next open does all of it again: doing it twice is doing it once.
 
-mod runs;
+pub(super) mod runs;
 
 use std::collections::BTreeSet;
 
-use ledger::Reader;
+use ledger::{BodyRef, Reader};
 use model::record::Record;
 use model::{Code, Position, Problem};
 use serde::Deserialize;
@@ -27,6 +27,8 @@ use crate::writer::Fatal;
 /// Bodies erased while the writer is held; each costs a sync.
 const STEP: usize = 16;
 const PENDING: &str = "erasing";
+/// Positions that one record names.
+const NOTED: usize = 8_192;
 
 impl Tenant {
     /// Erases the content of the events at these positions; how many had some. All must be events, else nothing happens.
@@ -49,20 +51,39 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
     if had_content == 0 {
         return Ok(0);
     }
-    let of_runs = runs::bodies(tenant, events)?;
+    let mut beside = BTreeSet::new();
+    for event in events {
+        beside.extend(tenant.with_reader(|reader| deferred_of(reader, *event))?);
+        beside.extend(tenant.with_reader(|reader| change_of(reader, *event))?);
+    }
+    wipe(tenant, &Doomed { events, beside, space: None })?;
+    Ok(had_content)
+}
+
+/// What is to lose its content.
+pub(super) struct Doomed<'a> {
+    pub events: &'a BTreeSet<Position>,
+    /// Records that stand beside events and say the same: deferred publishes, changes of rows.
+    pub beside: BTreeSet<Position>,
+    /// A space all of whose runs are concerned that began up to this position. Its keys are destroyed: what they sealed is
+    /// erased already, and stays as it stands.
+    pub space: Option<(&'a str, Position)>,
+}
+
+/// Erases events, whatever was derived from them, and every copy.
+pub(super) fn wipe(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<(), Problem> {
+    let events = doomed.events;
+    let of_runs = runs::bodies(tenant, doomed)?;
     let mut scanned = tenant.head();
     let mut bodies = events.clone();
     bodies.extend(of_runs);
+    bodies.extend(&doomed.beside);
     bodies.extend(failures(tenant, events, (*events.first().unwrap_or(&1), scanned))?);
-    for event in events {
-        bodies.extend(tenant.with_reader(|reader| deferred_of(reader, *event))?);
-        bodies.extend(tenant.with_reader(|reader| change_of(reader, *event))?);
-    }
     // A dead letter may be written from memory while the ledger is erased; then it is erased as well.
     let mut all = bodies.clone();
     while !bodies.is_empty() {
         all.extend(&bodies);
-        carry_out(tenant, bodies.into_iter().collect())?;
+        carry_out(tenant, bodies.into_iter().collect(), doomed.space.is_some())?;
         if !planted("erase_ledger_only") {
             tenant.forget_content(events);
         }
@@ -70,13 +91,15 @@ fn erase(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<u64, Problem> {
         bodies = failures(tenant, events, (scanned + 1, head))?;
         scanned = head;
     }
-    clean_copies(tenant, &all)?;
-    Ok(had_content)
+    clean_copies(tenant, &all)
 }
 
 /// These events, and of those that are changes of rows what quotes them: the change after it says them as `prev`, and
 /// events that were derived from a change say all that it says. A body is erased with every copy, or not at all.
-fn with_quotes(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
+pub(super) fn with_quotes(
+    tenant: &Tenant,
+    events: &BTreeSet<Position>,
+) -> Result<BTreeSet<Position>, Problem> {
     #[derive(Deserialize)]
     struct Rests {
         prev: Option<Position>,
@@ -184,20 +207,40 @@ fn change_of(reader: &mut dyn Reader, event: Position) -> Result<Option<Position
     Ok(read::changed_at(&bytes, event + 1)?.map(|_| event + 1))
 }
 
-fn carry_out(tenant: &Tenant, positions: Vec<Position>) -> Result<(), Problem> {
+fn carry_out(tenant: &Tenant, positions: Vec<Position>, forgets: bool) -> Result<(), Problem> {
     let pending = tenant.dir().map(|dir| dir.join(PENDING));
     if let Some(path) = &pending {
         files::write_small(path, serde_json::json!(positions).to_string().as_bytes())?;
     }
-    commit(tenant, positions)?;
+    commit(tenant, &positions)?;
+    let standing = if forgets { readable(tenant, positions)? } else { positions };
+    erase_bodies(tenant, &standing)?;
     pending.map_or(Ok(()), |path| files::remove(&path))
 }
 
 /// The record first, and the state with it, then the bodies: so no state ever knows less than the ledger shows.
-fn commit(tenant: &Tenant, positions: Vec<Position>) -> Result<(), Problem> {
-    tenant.ask_blocking(Command::Note {
-        records: vec![Record::EventErased { positions: positions.clone() }],
+fn commit(tenant: &Tenant, positions: &[Position]) -> Result<(), Problem> {
+    for some in positions.chunks(NOTED) {
+        let records = vec![Record::EventErased { positions: some.to_vec() }];
+        tenant.ask_blocking(Command::Note { records })?;
+    }
+    Ok(())
+}
+
+/// Those of them that still say something.
+fn readable(tenant: &Tenant, mut positions: Vec<Position>) -> Result<Vec<Position>, Problem> {
+    let from = positions.iter().min().copied().unwrap_or(1);
+    let mut silent = BTreeSet::new();
+    runs::each(tenant, from, |record| {
+        if matches!(record.body, None | Some(BodyRef::Erased)) {
+            silent.insert(record.position);
+        }
     })?;
+    positions.retain(|position| !silent.contains(position));
+    Ok(positions)
+}
+
+fn erase_bodies(tenant: &Tenant, positions: &[Position]) -> Result<(), Problem> {
     for some in positions.chunks(STEP) {
         tenant.with_writer(|writer| {
             writer.settle().map_err(|Fatal(problem)| problem)?;
@@ -231,7 +274,8 @@ pub(super) fn finish(tenant: &Tenant) -> Result<(), Problem> {
     })?;
     tracing::info!(tenant = tenant.name(), positions = positions.len(), "finishing an erasure");
     let erased = positions.iter().copied().collect();
-    commit(tenant, positions)?;
+    commit(tenant, &positions)?;
+    erase_bodies(tenant, &positions)?;
     clean_copies(tenant, &erased)?;
     files::remove(&path)
 }

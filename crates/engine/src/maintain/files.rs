@@ -154,6 +154,17 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     rename(&aside, path)
 }
 
+/// Overwrites a file with zeros where it stands, durably; one that is not there is fine.
+pub fn zero(path: &Path) -> Result<(), Problem> {
+    use std::io::Write;
+    let mut file = match fs::OpenOptions::new().write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|error| io_problem(path, &error))?,
+    };
+    let written = file.write_all(&vec![0; size(path) as usize]).and_then(|()| file.sync_all());
+    written.map_err(|error| io_problem(path, &error))
+}
+
 /// The content of a small file; `None` when it is not there.
 pub fn read_small(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
     match fs::read(path) {

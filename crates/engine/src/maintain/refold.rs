@@ -10,6 +10,7 @@ use super::{broken, files, snapshot};
 use crate::apply::apply;
 use crate::engine::io_problem;
 use crate::read;
+use crate::sealing::Seals;
 use crate::state::{self, State};
 
 pub enum Compared {
@@ -35,23 +36,23 @@ fn not_newer(path: &Path) -> Result<(), Problem> {
 
 /// Whether the next start would get at a state without having a `state.db` to compare with. With `last`, all up to
 /// there is folded as that start would fold it.
-pub fn opens(dir: &Path, first: Position, last: Option<Position>) -> Result<(), Problem> {
+pub fn opens((dir, seals): (&Path, &Seals), first: Position, last: Option<Position>) -> Result<(), Problem> {
     let path = dir.join("state.db");
     if path.exists() {
         return not_newer(&path);
     }
-    let Some(mut fresh) = ground(dir, first, last.unwrap_or(Position::MAX))? else {
+    let Some(mut fresh) = ground((dir, seals), first, last.unwrap_or(Position::MAX))? else {
         let detail = "it is gone, and no snapshot fits the trimmed ledger";
         return Err(Problem::new(Code::StoreCorrupt, detail));
     };
     match last {
-        Some(position) => fold_files(dir, &mut fresh, Head { position, ..Head::EMPTY }).map(|_| ()),
+        Some(position) => fold_files((dir, seals), &mut fresh, Head { position, ..Head::EMPTY }).map(|_| ()),
         None => Ok(()),
     }
 }
 
 /// Folds up to where `known` stands and compares. `first`: the first position the ledger keeps.
-pub fn compare(dir: &Path, known: &State, first: Position) -> Result<Compared, Problem> {
+pub fn compare((dir, seals): (&Path, &Seals), known: &State, first: Position) -> Result<Compared, Problem> {
     let differs = |message: &str| {
         Ok(Compared::Differs { position: known.applied.position, message: message.to_owned() })
     };
@@ -59,10 +60,10 @@ pub fn compare(dir: &Path, known: &State, first: Position) -> Result<Compared, P
     if target == Head::EMPTY {
         return Ok(Compared::Equal);
     }
-    let Some(mut fresh) = ground(dir, first, target.position)? else {
+    let Some(mut fresh) = ground((dir, seals), first, target.position)? else {
         return differs("no snapshot fits the trimmed ledger: the state could not be rebuilt");
     };
-    if !fold_files(dir, &mut fresh, target)? {
+    if !fold_files((dir, seals), &mut fresh, target)? {
         return differs("it belongs to another history than the ledger");
     }
     let equal = known.dump_hash().map_err(broken)? == fresh.dump_hash().map_err(broken)?;
@@ -70,14 +71,18 @@ pub fn compare(dir: &Path, known: &State, first: Position) -> Result<Compared, P
 }
 
 /// What a rebuild begins with: nothing, or the newest snapshot whose place in the ledger is still there.
-fn ground(dir: &Path, first: Position, target: Position) -> Result<Option<State>, Problem> {
+fn ground(
+    (dir, seals): (&Path, &Seals),
+    first: Position,
+    target: Position,
+) -> Result<Option<State>, Problem> {
     if first == 1 {
         return State::open(None).map(Some).map_err(broken);
     }
     for path in snapshot::newest_first(dir) {
         let Ok(state) = State::copy_of(&path) else { continue };
         let at = state.applied.position;
-        if at <= target && at >= first && chain_is(dir, state.applied)? {
+        if at <= target && at >= first && chain_is((dir, seals), state.applied)? {
             return Ok(Some(state));
         }
     }
@@ -85,9 +90,9 @@ fn ground(dir: &Path, first: Position, target: Position) -> Result<Option<State>
 }
 
 /// Whether the ledger's files say that `head` was once the head.
-fn chain_is(dir: &Path, head: Head) -> Result<bool, Problem> {
+fn chain_is(of: (&Path, &Seals), head: Head) -> Result<bool, Problem> {
     let mut found = false;
-    lines(dir, head.position, |text| {
+    lines(of, head.position, |text| {
         let (line, _) = read::parse(text)?;
         found |= line.last() == head.position && line.chain == head.chain;
         Ok(line.last() < head.position)
@@ -96,10 +101,10 @@ fn chain_is(dir: &Path, head: Head) -> Result<bool, Problem> {
 }
 
 /// Folds the lines after the state's own place up to `target`; whether that is where it came out.
-fn fold_files(dir: &Path, state: &mut State, target: Head) -> Result<bool, Problem> {
+fn fold_files(of: (&Path, &Seals), state: &mut State, target: Head) -> Result<bool, Problem> {
     let from = state.applied.position + 1;
     state.begin().map_err(broken)?;
-    lines(dir, from, |text| {
+    lines(of, from, |text| {
         let (line, _) = read::parse(text)?;
         if line.first > target.position {
             return Ok(false);
@@ -114,7 +119,7 @@ fn fold_files(dir: &Path, state: &mut State, target: Head) -> Result<bool, Probl
 
 /// Every line from the one that holds `from` on, until `each` says no.
 fn lines(
-    dir: &Path,
+    (dir, seals): (&Path, &Seals),
     from: Position,
     mut each: impl FnMut(&[u8]) -> Result<bool, Problem>,
 ) -> Result<(), Problem> {
@@ -126,6 +131,7 @@ fn lines(
         let mut file = BufReader::with_capacity(1 << 20, files::open(path)?);
         let mut text = Vec::new();
         while file.read_until(b'\n', &mut text).map_err(|error| io_problem(path, &error))? > 0 {
+            seals.open(&mut text).map_err(read::problem)?;
             if text != b"\n" && read::parse(&text)?.0.last() >= from && !each(&text)? {
                 return Ok(());
             }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{files, snapshot};
 use crate::read;
+use crate::sealing::keys;
 
 /// What was saved, tenant by tenant.
 #[derive(Clone, Debug)]
@@ -56,6 +57,9 @@ pub fn salvage(data: &Path, to: &Path) -> Result<Salvaged, Problem> {
         saved.push(salvage_tenant(name, &dir, &target)?);
     }
     files::copy_keys(&data.join("keys"), &to.join("keys"))?;
+    for (name, dir) in files::tenants(data)? {
+        files::copy_keys(&keys::folder(&dir), &keys::folder(&to.join("tenants").join(name)))?;
+    }
     Ok(Salvaged { tenants: saved })
 }
 

@@ -178,6 +178,13 @@ impl State {
         Ok(read.query_row([position], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
+    /// Every row in a space: concept, id and version.
+    pub fn rows_in(&self, space: &str) -> Result<Vec<(String, String, Position)>> {
+        let mut read = self.db.prepare_cached("SELECT concept, id, version FROM entity WHERE space = ?1")?;
+        let rows = read.query_map([space], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Another row of the concept and space with this value at `pointer`.
     pub fn holder(&self, row: &Row, pointer: &str, value: &serde_json::Value) -> Result<Option<String>> {
         let path = json_path(pointer);

@@ -57,6 +57,19 @@ impl Tenant {
         }
     }
 
+    /// As [`Tenant::write_all`], for callers that may block.
+    pub(crate) fn write_all_blocking(
+        &self,
+        caller: &Caller,
+        writes: Vec<Write>,
+    ) -> Result<Vec<Written>, Problem> {
+        let prepared = writes.into_iter().map(|write| self.prepare(caller, write));
+        match self.ask_blocking(Command::Write { writes: prepared.collect::<Result<_, _>>()? })? {
+            Answer::Written(written) => Ok(written),
+            _ => Err(unexpected()),
+        }
+    }
+
     fn prepare(&self, caller: &Caller, mut write: Write) -> Result<Write, Problem> {
         let catalog = self.catalog();
         let concept = catalog.concept_for(caller.outside, &write.concept)?;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use ledger::disk::Disk;
-use ledger::{FileLedger, Head, Ledger, Opened, Witness};
+use ledger::{FileLedger, Head, Ledger, Opened, Reader, Witness};
 use model::event::{Content, Envelope, Event};
 use model::record::{FORMAT, Record};
 use model::{Code, Problem};
@@ -26,6 +26,7 @@ use crate::entropy::Entropy;
 use crate::mailbox::Mailbox;
 use crate::maintain::Upkeep;
 use crate::read;
+use crate::sealing::{Unsealed, keys};
 use crate::state::rows::no_later;
 use crate::state::{self, State};
 use crate::tail::Tail;
@@ -51,12 +52,13 @@ impl Tenant {
         let admitter = Admitter::new(&around.settings, opening.layers)?;
         let mut entropy = opening.entropy;
         let epoch = entropy.number();
-        let (ledger, opened, mut state, dir) = open_home(opening.home)?;
+        let Ground { ledger, raw, opened, mut state, dir } = open_home(opening.home)?;
         known_format(&state)?;
         state.default_space.clone_from(&around.settings.default_space);
         crate::schedule::arm(&mut state).map_err(broken)?;
         state.runs.wakes.mark_all();
-        let (key, mut writer) = (state.key.clone(), Writer::new(ledger, state, entropy.split()));
+        let (key, seals) = (state.key.clone(), state.seals.clone());
+        let mut writer = Writer::new(ledger, state, entropy.split());
         if writer.ledger.is_full() {
             around.metrics.storage_full(true);
         }
@@ -83,6 +85,8 @@ impl Tenant {
             readers: Mutex::new(Vec::new()),
             buffers: Mutex::new(Vec::new()),
             first_reader: Mutex::new(writer.ledger.reader()),
+            raw_reader: Mutex::new(raw),
+            seals,
             sync_nanos: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
             flush: AtomicU64::new(u64::MAX),
@@ -106,16 +110,23 @@ impl Tenant {
         };
         let tenant = Tenant(Arc::new(inner));
         tenant.touch();
-        tenant.key_at_hand()?;
-        tenant.wake_groups()?;
-        // Before anything is recorded now: it looks at when the last record was.
-        tenant.hold_to_length()?;
-        tenant.note_opening(opened)?;
-        tenant.begin_schedules()?;
-        tenant.begin_effects()?;
-        crate::maintain::finish(&tenant)?;
-        tenant.due_in(std::time::Duration::ZERO);
+        tenant.go_on(opened)?;
         Ok(tenant)
+    }
+
+    /// From where the last stop left it.
+    fn go_on(&self, opened: Opened) -> Result<(), Problem> {
+        self.key_at_hand()?;
+        self.spaces_at_hand()?;
+        self.wake_groups()?;
+        // Before anything is recorded now: it looks at when the last record was.
+        self.hold_to_length()?;
+        self.note_opening(opened)?;
+        self.begin_schedules()?;
+        self.begin_effects()?;
+        crate::maintain::finish(self)?;
+        self.due_in(std::time::Duration::ZERO);
+        Ok(())
     }
 
     /// What runs write can be sealed from the first one on.
@@ -270,22 +281,33 @@ pub(super) fn key_at(path: &Path, fresh: [u8; 32]) -> Result<Key, Problem> {
     Ok(Key::new(fresh))
 }
 
-type Opened4 = (Box<dyn Ledger>, Opened, State, Option<PathBuf>);
+/// What an open tenant stands on.
+struct Ground {
+    ledger: Box<dyn Ledger>,
+    /// Sees lines as they stand.
+    raw: Box<dyn Reader>,
+    opened: Opened,
+    state: State,
+    dir: Option<PathBuf>,
+}
 
-fn open_home(home: Home) -> Result<Opened4, Problem> {
+fn open_home(home: Home) -> Result<Ground, Problem> {
     match home {
         Home::Ledger(ledger, opened) => {
             let mut state = State::open(None).map_err(broken)?;
             fold(ledger.as_ref(), &mut state)?;
-            Ok((ledger, opened, state, None))
+            Ok(Ground { raw: ledger.reader(), ledger, opened, state, dir: None })
         }
         Home::Directory { disk, dir, options } => {
             let (ledger, opened) = open_ledger(disk, &dir, options)?;
-            let mut ledger: Box<dyn Ledger> = Box::new(ledger);
+            let (raw, seals) = (ledger.reader(), Arc::new(keys::load(&dir)?));
+            let mut ledger: Box<dyn Ledger> =
+                Box::new(Unsealed { within: Box::new(ledger), seals: seals.clone() });
             // On a full disk it gives up what is kept back: the state's log needs room before anything can be read.
             ledger.is_full();
-            let state = open_state(ledger.as_ref(), &dir)?;
-            Ok((ledger, opened, state, Some(dir)))
+            let mut state = open_state(ledger.as_ref(), &dir)?;
+            state.seals = seals;
+            Ok(Ground { ledger, raw, opened, state, dir: Some(dir) })
         }
     }
 }

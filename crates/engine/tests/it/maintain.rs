@@ -2,6 +2,7 @@
 
 mod backup;
 mod erase;
+mod forget;
 mod retention;
 mod sidecars;
 mod together;

@@ -12,7 +12,7 @@ use crate::client::query;
 use crate::session::{Place, Session};
 
 /// Commands that administer; done on a directory without a server, they are written down here.
-const ACTS: [&str; 29] = [
+const ACTS: [&str; 31] = [
     "apply",
     "automations create",
     "automations delete",
@@ -37,6 +37,8 @@ const ACTS: [&str; 29] = [
     "runs retry",
     "secret rm",
     "secret set",
+    "space forget",
+    "space seal",
     "subscriptions add",
     "subscriptions rm",
     "tokens create",

@@ -26,6 +26,7 @@ mod profiles;
 mod runs;
 mod scenarios;
 mod secrets;
+mod spaces;
 mod support;
 mod tokens;
 mod tour;

@@ -117,6 +117,8 @@ get /v1/records | exportRecords | from | | 200 ndjson:Lines
 get /v1/secrets | listSecrets | limit cursor | | 200 SecretPage
 put /v1/secrets/{name} | putSecret | | SecretValue | 200 Secret, 201 Secret
 delete /v1/secrets/{name} | deleteSecret | | | 200 Deleted
+get /v1/spaces | listSpaces | | | 200 SpacePage
+post /v1/spaces/{name}/{what} | actOnSpace | what=seal|forget | | 200 Space
 get /v1/audit | listActs | since limit cursor | | 200 ActPage
 get /v1/audit/checkpoints | listCheckpoints | | | 200 Testimony
 post /v1/audit/verify | verifyAudit | | Checked | 200 AuditReport

@@ -96,6 +96,8 @@ Revoked: revoked! boolean
 +SecretValue: value! string
 Secret: name! string
 SecretPage: secrets! [Secret]; next string
+Space: name! string; sealed! boolean; key string; sealed_at instant; forgotten_at instant; events count
+SpacePage: spaces! [Space]
 ActPage: acts! [any]; next string
 Testimony: key! string; checkpoints! [any]
 +Checked: key any; checkpoints any; algorithm any

@@ -104,6 +104,10 @@ fn paths(path: &str, theirs: &Theirs) -> Option<(String, String)> {
         }
         _ if path.starts_with("/v1/tenants/") => both("{name}", "theirs", "nobody"),
         _ if path.starts_with("/v1/secrets/") => both("{name}", "their-secret", "no-secret"),
+        "/v1/spaces/{name}/{what}" => {
+            let of = |name: &str| fill(&[("{name}", name), ("{what}", "open")]);
+            Some((of("theirs"), of("nobody")))
+        }
         _ if path.starts_with("/v1/hooks/") => both("{name}", "their-hook", "no-hook"),
         "/v1/push/{name}/{what}" => {
             let of = |name: &str| fill(&[("{name}", name), ("{what}", "pause")]);

@@ -11,6 +11,7 @@ use model::{Position, Problem};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Doomed;
 use crate::command::{Command, RunCommand};
 use crate::read;
 use crate::tenant::Tenant;
@@ -24,6 +25,7 @@ struct Of {
     run: Position,
     caller: Option<(Position, u32)>,
     rerun_of: Option<String>,
+    space: String,
 }
 
 #[derive(Deserialize)]
@@ -32,13 +34,15 @@ struct Settled {
 }
 
 /// Ends the live runs that are concerned; the bodies of all that are.
-pub(super) fn bodies(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
-    let concerned = over(tenant, events)?;
+pub(super) fn bodies(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Position>, Problem> {
+    let (events, concerned) = (doomed.events, over(tenant, doomed)?);
     // A start names its run to the history, with a body or without.
     let (mut bodies, mut decided) = (concerned.clone(), BTreeSet::new());
-    each(tenant, events, |record| {
+    each(tenant, first_of(doomed), |record| {
         let position = record.position;
-        if !matches!(record.body, Some(BodyRef::Json(_))) {
+        // With the key of its space a body is erased already; what was derived from it is not.
+        let gone = doomed.space.is_some() && record.body == Some(BodyRef::Erased);
+        if !gone && !matches!(record.body, Some(BodyRef::Json(_))) {
             return;
         }
         match record.kind {
@@ -64,30 +68,33 @@ pub(super) fn bodies(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTr
 }
 
 /// Ends those that are concerned, until nothing begins any more that is. They are all that were.
-fn over(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
+fn over(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Position>, Problem> {
     let mut known = None;
     loop {
-        let found = concerned(tenant, events)?;
+        let found = concerned(tenant, doomed)?;
         if known.as_ref() == Some(&found) {
             return Ok(found);
         }
-        let (runs, of) = (found.iter().copied().collect(), events.iter().copied().collect());
+        let (runs, of) = (found.iter().copied().collect(), doomed.events.iter().copied().collect());
         tenant.ask_blocking(Command::Run(RunCommand::Lose { runs, events: of }))?;
         known = Some(found);
     }
 }
 
 /// Runs by the position of their start.
-fn concerned(tenant: &Tenant, events: &BTreeSet<Position>) -> Result<BTreeSet<Position>, Problem> {
+fn concerned(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Position>, Problem> {
     let (mut runs, mut ids) = (BTreeSet::new(), BTreeSet::new());
-    each(tenant, events, |record| {
-        let read = |of: &Of| of.event.is_some_and(|event| events.contains(&event));
+    each(tenant, first_of(doomed), |record| {
+        let read = |of: &Of| of.event.is_some_and(|event| doomed.events.contains(&event));
+        let within = |of: &Of| {
+            doomed.space.is_some_and(|(space, through)| of.space == space && record.position <= through)
+        };
         match record.kind {
             "run.started" => {
                 let of = of(record);
                 let called = of.caller.is_some_and(|(caller, _)| runs.contains(&caller));
                 let again = of.rerun_of.as_ref().is_some_and(|id| ids.contains(id)) || ids.contains(&of.id);
-                if read(&of) || called || again {
+                if read(&of) || called || again || within(&of) {
                     runs.insert(record.position);
                     ids.insert(of.id);
                 }
@@ -116,13 +123,19 @@ fn sets(record: &RecordRef<'_>) -> bool {
     body.as_array().map_or_else(|| one(&body), |of| of.iter().any(one))
 }
 
-/// Every record since the first of these events.
-fn each(
+/// Before it stands nothing that is concerned.
+fn first_of(doomed: &Doomed<'_>) -> Position {
+    let first = || doomed.events.first().copied();
+    doomed.space.is_none().then(first).flatten().unwrap_or(1)
+}
+
+/// Every record from a position on.
+pub(in crate::maintain) fn each(
     tenant: &Tenant,
-    events: &BTreeSet<Position>,
+    from: Position,
     mut look: impl FnMut(&RecordRef<'_>),
 ) -> Result<(), Problem> {
-    let (mut next, head) = (events.first().copied().unwrap_or(1).max(tenant.first()), tenant.head());
+    let (mut next, head) = (from.max(tenant.first()), tenant.head());
     let mut bytes = Vec::new();
     while next <= head {
         let end =

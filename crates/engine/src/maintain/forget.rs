@@ -1,0 +1,153 @@
+//! Forgets a space: its keys are destroyed, its rows go, and whatever was derived from its events with them (`docs/sealing.md`).
+//!
+//! ```text
+//! forgetting   {"space"}             durable first: from here on a crash is gone on from
+//!              → rows of the space are deleted → what is written there from now on has another key
+//!              {"space","through"}   everything up to there goes
+//!              → the keys of before are destroyed → what was derived is wiped as erased events are → the file is removed
+//! ```
+//!
+//! Each step does nothing when it was done before, so the next open does all of it again.
+
+use std::collections::BTreeSet;
+
+use model::{Code, Position, Problem};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::erase::{Doomed, runs, wipe, with_quotes};
+use super::{aside, files};
+use crate::admit::Caller;
+use crate::entity::{Action, Write};
+use crate::sealing::Held;
+use crate::tenant::Tenant;
+
+const PENDING: &str = "forgetting";
+/// Rows that one commit deletes.
+const ROWS: usize = 256;
+
+#[derive(Serialize, Deserialize)]
+struct Pending {
+    space: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    through: Option<Position>,
+}
+
+/// As much of a record's data as tells where it belongs.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct In {
+    space: String,
+}
+
+impl Tenant {
+    /// Destroys the keys of a space and wipes what its events left, up to now; how many events that were. What is published
+    /// there later is a new beginning.
+    pub async fn forget_space(&self, by: &Caller, space: &str) -> Result<Value, Problem> {
+        crate::tenant::spaces::check_name(space)?;
+        let (by, named) = (by.clone(), space.to_owned());
+        let events = aside(self, move |tenant| {
+            let _alone = tenant.upkeep().alone();
+            forget(tenant, &by, Pending { space: named, through: None })
+        });
+        let events = events.await?;
+        let mut shown = self.shown_space(space);
+        shown["events"] = events.into();
+        Ok(shown)
+    }
+}
+
+fn forget(tenant: &Tenant, by: &Caller, mut pending: Pending) -> Result<u64, Problem> {
+    let path = super::dir_of(tenant)?.join(PENDING);
+    let note = |pending: &Pending| files::write_small(&path, json!(pending).to_string().as_bytes());
+    if pending.through.is_none() {
+        note(&pending)?;
+        drop_rows(tenant, by, &pending.space, |_| true)?;
+        tenant.renew_key(by, &pending.space)?;
+        pending.through = Some(tenant.head());
+        note(&pending)?;
+    }
+    let through = pending.through.unwrap_or_default();
+    tenant.destroy_keys(&pending.space)?;
+    let events = wipe_space(tenant, by, &pending.space, through)?;
+    files::remove(&path)?;
+    Ok(events)
+}
+
+fn wipe_space(tenant: &Tenant, by: &Caller, space: &str, through: Position) -> Result<u64, Problem> {
+    let (found, beside) = of_space(tenant, space, through)?;
+    let mut events = with_quotes(tenant, &found)?;
+    // A row that was written while this began would rest on what goes.
+    while drop_rows(tenant, by, space, |version| version <= through || events.contains(&version))? > 0 {
+        events = with_quotes(tenant, &found)?;
+    }
+    wipe(tenant, &Doomed { events: &events, beside, space: Some((space, through)) })?;
+    Ok(found.len() as u64)
+}
+
+/// Events of a space up to a position; and the records beside them that say the same.
+fn of_space(
+    tenant: &Tenant,
+    space: &str,
+    through: Position,
+) -> Result<(BTreeSet<Position>, BTreeSet<Position>), Problem> {
+    let (mut events, mut beside) = (BTreeSet::new(), BTreeSet::new());
+    runs::each(tenant, 1, |record| {
+        let into = match record.kind {
+            "event" => &mut events,
+            "event.deferred" | "entity.changed" => &mut beside,
+            _ => return,
+        };
+        let belongs = || serde_json::from_str::<In>(record.data.get()).is_ok_and(|of| of.space == space);
+        if record.position <= through && belongs() {
+            into.insert(record.position);
+        }
+    })?;
+    Ok((events, beside))
+}
+
+/// Deletes rows of the space whose version is one of these, without starting anything; how many.
+fn drop_rows(
+    tenant: &Tenant,
+    by: &Caller,
+    space: &str,
+    of: impl Fn(Position) -> bool,
+) -> Result<usize, Problem> {
+    let inside = Caller { outside: false, ..by.clone() };
+    let mut rows = tenant.with_writer(|writer| writer.state.rows_in(space).map_err(super::broken))?;
+    rows.retain(|(.., version)| of(*version));
+    for some in rows.chunks(ROWS) {
+        let writes = some.iter().map(|(concept, id, _)| Write {
+            space: space.to_owned(),
+            quiet: true,
+            ..Write::of(concept, Some(id), Action::Delete)
+        });
+        match tenant.write_all_blocking(&inside, writes.collect()) {
+            // Somebody else was quicker; the next look tells.
+            Err(problem) if problem.code() == Code::NotFound => {}
+            written => _ = written?,
+        }
+    }
+    Ok(rows.len())
+}
+
+/// Finishes what a crash interrupted; and what was forgotten elsewhere when the keys came here beside an older ledger.
+pub(super) fn finish(tenant: &Tenant) -> Result<(), Problem> {
+    let Some(path) = tenant.dir().map(|dir| dir.join(PENDING)) else { return Ok(()) };
+    let by = Caller::local();
+    if let Some(bytes) = files::read_small(&path)? {
+        let pending: Pending = serde_json::from_slice(&bytes).map_err(|error| {
+            Problem::new(Code::StoreCorrupt, format!("\"{}\": {error}", path.display()))
+                .hint("it names a space that a crash kept from being forgotten; remove it and forget the space again")
+        })?;
+        tracing::info!(tenant = tenant.name(), space = pending.space, "finishing to forget a space");
+        forget(tenant, &by, pending)?;
+    }
+    for (space, key) in tenant.sealed_spaces()? {
+        if matches!(tenant.seals().held(&key), Some(Held::Forgotten { .. })) {
+            tracing::info!(tenant = tenant.name(), space, "the key of this space was destroyed");
+            forget(tenant, &by, Pending { space, through: None })?;
+        }
+    }
+    Ok(())
+}
