@@ -109,8 +109,13 @@ fn parameters(route: &Route, line: &Operation<'_>) -> Vec<Value> {
     if route.method == "get" && route.path.starts_with("/v1/") && line.parameters.first() != Some(&"-") {
         all.push(parameter("query", "min_position"));
     }
-    if route.method == "post" && route.needs != "open" {
-        all.push(parameter("header", "Idempotency-Key"));
+    if route.method == "post" && route.path.starts_with("/v1/") && route.needs != "open" {
+        let mut key = parameter("header", "Idempotency-Key");
+        if route.path == "/v1/events" {
+            // Here it is the event's own key.
+            key["schema"]["maxLength"] = 1024.into();
+        }
+        all.push(key);
     }
     all.retain(|parameter| parameter["name"] != "-");
     all

@@ -29,7 +29,8 @@ const DRAIN: Duration = Duration::from_secs(9);
 /// Hold the data directory and answer over HTTP
 ///
 /// Prints one line when ready. SIGTERM and SIGINT stop accepting, finish what is under way and exit with 0. Logs go to
-/// stderr; EVERWHEN_LOG sets their level (error, warn, info, debug).
+/// stderr; EVERWHEN_LOG sets their level (error, warn, info, debug). Traces go to the collector that
+/// OTEL_EXPORTER_OTLP_ENDPOINT names.
 ///
 /// A workspace is checked and applied before the doors open, as by `everwhen apply`; when it has errors they are printed
 /// and nothing is served. With --watch it is applied again when it is saved; a version with errors is said and the one

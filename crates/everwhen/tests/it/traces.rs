@@ -1,4 +1,5 @@
-//! Spans as a collector gets them: a real listener that takes OTLP/HTTP, and a real server that was told where it is.
+//! Spans as a collector gets them, a real listener that takes OTLP/HTTP, from a real server that was told where it is; and lines
+//! of the log.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -292,4 +293,57 @@ fn without_a_collector_a_trace_is_handed_on_as_it_came_and_none_is_made_up() {
     let event = ask(&server, "GET", &format!("/v1/events/{}", event["position"]), "", &Value::Null);
     assert!(!event.contains("\"trace\""), "{event}");
     assert_eq!(server.signal("TERM"), 0);
+}
+
+#[test]
+fn pushes_and_tasks_hand_a_trace_on_and_a_task_that_is_done_is_a_span() {
+    let ((sink, at), (target, outside)) = (Sink::start(), Sink::start());
+    let place = place(
+        "automation: flow\nmode: parallel\ntriggers:\n  - event: in.go\nactions:\n  - task: {kind: print, input: {n: 1}}\n",
+    );
+    let server = serve(&place, at, &[]);
+    let push = json!({"url": format!("http://{outside}/in"), "pattern": "in.go"});
+    ask(&server, "PUT", "/v1/push/shop", "", &push);
+    publish(&server, "in.go", &traceparent());
+    let polled = ask(&server, "POST", "/v1/tasks/poll", "", &json!({"wait": "30s"}));
+    let polled: Value = serde_json::from_str(&polled).unwrap();
+    let task = &polled["tasks"][0];
+    ask(&server, "POST", "/v1/tasks/complete", "", &json!({"token": task["token"], "output": {"canary": 1}}));
+    let spans = sink.spans(&["events.handle", "run", "step", "effect"]);
+    let context = |span: &Value| format!("00-{TRACE}-{}-01", span["spanId"].as_str().unwrap());
+    let (effect, handle) = (named(&spans, "effect")[0], named(&spans, "events.handle")[0]);
+    assert_eq!(task["traceparent"], context(effect));
+    assert_eq!(effect["parentSpanId"], named(&spans, "step")[0]["spanId"]);
+    assert_eq!(tags(effect)["kind"], "task");
+    assert_eq!(target.traceparent(0), Some(context(handle)));
+    assert!(!String::from_utf8(sink.bytes()).unwrap().contains("canary"));
+    assert_eq!(server.signal("TERM"), 0);
+}
+
+#[test]
+fn lines_about_requests_and_runs_say_which() {
+    let place = place("automation: flow\ntriggers:\n  - event: in.go\nactions:\n  - fail: no\n");
+    let server = place.serve_under(&[("EVERWHEN_LOG", "debug")], &["--no-auth", "w"]);
+    publish(&server, "in.go", "x-request-id: mine-1\r\n");
+    let runs = place.run(&["runs", "list", "--json"]).ok().lines();
+    assert_eq!(server.signal("TERM"), 0);
+    let log = std::fs::read_to_string(place.path().join("serve.log")).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let about = |message: &str, name: &str, value: &Value| {
+        lines
+            .iter()
+            .map(|line| &line["fields"])
+            .find(|line| line["message"] == message && line[name] == *value)
+            .cloned()
+    };
+    let answered = about("answered", "request_id", &json!("mine-1")).expect(&log);
+    assert_eq!(
+        (&answered["method"], &answered["path"], &answered["status"]),
+        (&json!("POST"), &json!("/v1/events"), &json!(201))
+    );
+    let failed = about("a run failed", "run_id", &runs[0]["id"]).expect(&log);
+    assert_eq!(
+        (&failed["automation"], &failed["code"], &failed["tenant"]),
+        (&json!("flow"), &json!("run.failed"), &json!("main"))
+    );
 }

@@ -93,7 +93,7 @@ get /v1/subscriptions | listSubscriptions | limit cursor | | 200 SubscriptionPag
 post /v1/subscriptions | addSubscription | | SubscriptionDefinition | 200 Subscription, 201 Subscription
 get /v1/subscriptions/{id} | getSubscription | | | 200 Subscription
 put /v1/subscriptions/{id} | putSubscription | | SubscriptionDefinition | 200 Subscription, 201 Subscription
-patch /v1/subscriptions/{id} | patchSubscription | ^If-Match | SubscriptionPatch | 200 Subscription
+patch /v1/subscriptions/{id} | patchSubscription | ^If-Match | SubscriptionPatch? | 200 Subscription
 delete /v1/subscriptions/{id} | deleteSubscription | | | 200 Deleted
 post /v1/subscriptions/{id}/{what} | switchSubscription | what=enable|disable | | 200 Subscription
 post /v1/clock | moveClock | | MoveClock | 200 Now
@@ -121,7 +121,7 @@ get /v1/spaces | listSpaces | | | 200 SpacePage
 post /v1/spaces/{name}/{what} | actOnSpace | what=seal|forget | | 200 Space
 get /v1/audit | listActs | since limit cursor | | 200 ActPage
 get /v1/audit/checkpoints | listCheckpoints | | | 200 Testimony
-post /v1/audit/verify | verifyAudit | | Checked | 200 AuditReport
+post /v1/audit/verify | verifyAudit | | Checked? | 200 AuditReport
 get /v1/hooks | listHooks | limit cursor | | 200 HookPage
 get /v1/hooks/{name} | getHook | | | 200 Hook
 put /v1/hooks/{name} | putHook | | HookDefinition | 200 Hook, 201 Hook

@@ -3,6 +3,7 @@
 //! ```text
 //!   Name: field type; field! type        `!`: always there
 //!   +Name: …                             nothing else may be there; what clients send is read so
+//!   field type?                          null is as good as left out
 //!   string boolean integer count position number any object instant duration   [type]  {type}  =word|word  Name
 //! ```
 
@@ -48,22 +49,22 @@ ConceptPage: concepts! [Concept]; next string
 +Args: args any
 QueryResult: rows [any]; next string; count count; plan any
 Output: output any
-+Workspace: files! {string}; workspace string
++Workspace: files! {string}; workspace string?
 Plan: added! [string]; changed! [string]; removed! [string]; runs_on_old_versions! {count}; position! count
 AutomationDefinition: automation! string
 Patch:
 Automation: name! string; version! string; enabled! boolean; paused! boolean; managed_by any; runs! count; runs_total! count; next! [instant]; description string; reason string; definition any
 AutomationPage: automations! [Automation]; next string
-+StartOne: input any; event any; dry_run boolean
-+Start: automation! string; input any; event any; dry_run boolean
++StartOne: input any; event any; dry_run boolean?
++Start: automation! string; input any; event any; dry_run boolean?
 Started: id! string
 Instants: next! [instant]
 Run: id string; automation string; version string; status string; trigger string; occurrence any; started_at instant; ended_at instant; attempt count; depth count; output any; error any; steps [any]; waits [any]; rerun_of string
 RunPage: runs! [Run]; next string
-+Bulk: do! =cancel|retry|resume; where! RunChoice; dry_run boolean
-+RunChoice: automation string; status =queued|running|waiting|completed|failed|cancelled; since instant
++Bulk: do! =cancel|retry|resume; where! RunChoice; dry_run boolean?
++RunChoice: automation string?; status =queued|running|waiting|completed|failed|cancelled?; since instant?
 BulkDone: matched! count; done! count
-+Rerun: from_step string; allow_side_effects boolean
++Rerun: from_step string?; allow_side_effects boolean?
 Wait: id! string; kind! string; step string; run! string; automation! string; since! instant; due instant; refs [string]; question any; to any; options [any]; effect any; quarantined any
 WaitPage: waits! [Wait]; next string
 +Answer: value! any
@@ -80,16 +81,16 @@ DecisionPage: decisions! [Decision]; next string
 Explanation:
 +Simulate: event! any; advance duration
 Simulated:
-+Backtest: files! {string}; from instant; to instant
++Backtest: files! {string}; from instant?; to instant?
 Backtested:
-+SubscriptionDefinition: id string; pattern! string; filter any; input_mapper any; automation! string; enabled boolean; group string
-+SubscriptionPatch: id string; pattern string; filter any; input_mapper any; automation string; enabled any; group any
++SubscriptionDefinition: id string?; pattern! string; filter any; input_mapper any; automation! string; enabled boolean?; group string?
++SubscriptionPatch: id string?; pattern string; filter any; input_mapper any; automation string; enabled any; group any
 Subscription: id! string; pattern! string; automation! string; enabled! boolean; group string; last any
 SubscriptionPage: subscriptions! [Subscription]; next string
 Deleted: deleted! boolean
 +MoveClock: advance duration; to instant
 Now: now! instant
-+TokenTerms: name string; role! =owner|admin|editor|viewer|publisher; scopes [string]; spaces [string]; max_band =green|amber|red|black; expires_in duration
++TokenTerms: name string?; role! =owner|admin|editor|viewer|publisher; scopes [string]?; spaces [string]?; max_band =green|amber|red|black?; expires_in duration?
 Token: id! string; token string; name string; role! string; scopes [string]; spaces [string]; max_band string; expires_at instant; revoked_at instant; created_at! instant; created_by! string; last_used_at instant
 TokenPage: tokens! [Token]; next string
 Revoked: revoked! boolean
@@ -112,7 +113,7 @@ Erased: erased! count
 BackedUp:
 Verified:
 Imported:
-+HookDefinition: scheme! string; secret string; topic string; space string
++HookDefinition: scheme! string; secret string?; topic string?; space string?
 Hook: name! string; scheme! string; topic string; space string
 HookPage: hooks! [Hook]; next string
 PushDefinition:
@@ -122,10 +123,10 @@ HookDelivered: id string; position position; duplicate boolean; verdict string
 Live: live! boolean
 Ready: ready! boolean; failing! [string]
 +Nothing:
-+SeedRecord: event_type! string; entity_type string; entity_id string; payload any; caused_by string; source_system string; occurred_at instant; idempotency_key string
++SeedRecord: event_type! string; entity_type string?; entity_id string?; payload any; caused_by string?; source_system string?; occurred_at instant?; idempotency_key string?
 SeedRecorded: event_id! string; position! position; collapsed! boolean
 SeedEvents: events! [object]
-+SeedDrain: drainer_id string; limit integer
++SeedDrain: drainer_id string?; limit integer
 ";
 
 /// Parameters whose name says more than that they are a text.
@@ -180,6 +181,10 @@ fn shape(fields: &str, closed: bool) -> Value {
 }
 
 fn kind(text: &str) -> Value {
+    // Null is as good as left out.
+    if let Some(or_null) = text.strip_suffix('?') {
+        return json!({"anyOf": [kind(or_null), {"type": "null"}]});
+    }
     if let Some(words) = text.strip_prefix('=') {
         return one_of(words);
     }

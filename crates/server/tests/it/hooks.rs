@@ -94,8 +94,11 @@ fn a_hook_is_shown_without_its_secret_and_one_that_is_not_there_reads_as_any_oth
     );
     server.put("/v1/hooks/shop", r#"{"scheme":"hmac","topic":"shop.in"}"#).ok(200);
     let header = format!("x-signature: {}", hex(&signed(b"s3cret", "{}")));
-    server.send("POST", "/hooks/main/shop", &[&header], "{}").ok(202);
-    assert_eq!(events(&server, "shop.in").len(), 1, "the secret stayed");
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    server.send("POST", "/hooks/main/shop", &[&header, &format!("traceparent: {trace}")], "{}").ok(202);
+    let came = events(&server, "shop.in");
+    assert_eq!(came.len(), 1, "the secret stayed");
+    assert_eq!(came[0]["trace"], trace);
     let absent = server.send("POST", "/hooks/main/none", &[&header], "{}").json();
     let elsewhere = server.send("POST", "/hooks/nobody/none", &[&header], "{}").json();
     assert_eq!((&absent["detail"], &absent["status"]), (&elsewhere["detail"], &elsewhere["status"]));
