@@ -7,6 +7,7 @@ It polls for tasks of its kinds, says every ten seconds that it is still at one,
 twice (a worker or the server died before the answer was recorded): its `idempotency_key` is the same each time, so keep what you
 have done under it. Here that is a file per key.
 """
+import http.client
 import json
 import os
 import pathlib
@@ -20,6 +21,10 @@ import urllib.request
 SERVER = os.environ.get("EVERWHEN_SERVER", "http://127.0.0.1:3837")
 TOKEN = os.environ.get("EVERWHEN_TOKEN")
 DONE = pathlib.Path(os.environ.get("WORKER_DONE", "done"))
+
+
+# A server that is away, or stops in the middle of an answer.
+AWAY = (OSError, http.client.HTTPException)
 
 
 class Stale(Exception):
@@ -37,14 +42,28 @@ def tell(what, said, timeout=90):
     except urllib.error.HTTPError as refused:
         if refused.code == 409:
             raise Stale from None
+        if refused.code == 429 or refused.code >= 500:
+            raise OSError(f"{what}: {refused.code}") from None
         raise RuntimeError(f"{what}: {refused.code} {refused.read().decode()}") from None
+
+
+def insist(what, said):
+    """Tells it until it is heard. A server that was away knows the token no more: then the task is stale, and comes again."""
+    while True:
+        try:
+            return tell(what, said)
+        except AWAY as error:
+            print(f"the server is away: {error}", file=sys.stderr)
+            time.sleep(1)
 
 
 def beat(token, over):
     while not over.wait(10):
         try:
             tell("heartbeat", {"token": token})
-        except (Stale, OSError, RuntimeError):
+        except AWAY:
+            continue
+        except (Stale, RuntimeError):
             return
 
 
@@ -72,11 +91,13 @@ def do(task):
     over = threading.Event()
     threading.Thread(target=beat, args=(task["token"], over), daemon=True).start()
     try:
-        tell("complete", {"token": task["token"], "output": work(task)})
+        try:
+            said = ("complete", {"token": task["token"], "output": work(task)})
+        except (ValueError, KeyError) as error:  # It would end the same way each time.
+            said = ("fail", {"token": task["token"], "error": str(error), "retryable": False})
+        insist(*said)
     except Stale:
         print(f"{task['run']} {task['step']}: another has it", file=sys.stderr)
-    except (ValueError, KeyError) as error:  # It would end the same way each time.
-        tell("fail", {"token": task["token"], "error": str(error), "retryable": False})
     finally:
         over.set()
 
@@ -86,7 +107,7 @@ def main():
     while True:
         try:
             tasks = tell("poll", {"kinds": list(KINDS), "max": 1, "wait": "20s"})["tasks"]
-        except OSError as error:
+        except AWAY as error:
             print(f"the server is away: {error}", file=sys.stderr)
             time.sleep(1)
             continue

@@ -268,6 +268,8 @@ pub struct Plan {
     pub removed: Vec<String>,
     /// Runs in progress that stay on a version other than the one in force then, by automation.
     pub runs_on_old: BTreeMap<String, u64>,
+    /// Runs in progress of automations that are removed, which end with them.
+    pub runs_cancelled: BTreeMap<String, u64>,
     /// Where it was recorded; the head when nothing was.
     pub position: Position,
 }
@@ -279,10 +281,14 @@ impl Plan {
 
     /// As contracts §10 answers it.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut told = json!({
             "added": self.added, "changed": self.changed, "removed": self.removed,
             "runs_on_old_versions": self.runs_on_old, "position": self.position,
-        })
+        });
+        if !self.runs_cancelled.is_empty() {
+            told["runs_cancelled"] = json!(self.runs_cancelled);
+        }
+        told
     }
 }
 

@@ -153,7 +153,8 @@ impl Importer {
         Ok(())
     }
 
-    pub async fn finish(mut self) -> Result<Imported, Problem> {
+    /// Stores what still waits for its commit.
+    pub async fn finish(&mut self) -> Result<Imported, Problem> {
         self.commit().await?;
         Ok(self.done)
     }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub effects: Effects,
     /// How long ended runs and decisions are told of.
     pub history: Duration,
+    /// Where backups go that are asked for from afar; `None`: into `backups` of the data directory.
+    pub backups: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -57,6 +59,7 @@ impl Default for Settings {
             idle: Duration::from_secs(300),
             effects: Effects::default(),
             history: Duration::from_secs(30 * 86_400),
+            backups: None,
         }
     }
 }

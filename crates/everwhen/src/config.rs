@@ -16,7 +16,7 @@ pub use written::edits;
 use written::{Said, Source, Table};
 
 /// Every table of the file with its keys; what is not here is refused.
-const TABLES: [(&str, &[&str]); 11] = [
+const TABLES: [(&str, &[&str]); 12] = [
     (
         "",
         &[
@@ -34,6 +34,7 @@ const TABLES: [(&str, &[&str]); 11] = [
             "attention",
             "effects",
             "tls",
+            "backup",
         ],
     ),
     ("events", &["default_space", "max_payload", "max_depth"]),
@@ -46,6 +47,7 @@ const TABLES: [(&str, &[&str]); 11] = [
     ("attention", &["topic", "filter", "rate", "verdict", "until", "by"]),
     ("effects", &["allow", "workers", "scheduled_workers", "timeout", "ca_file"]),
     ("tls", &["cert", "key"]),
+    ("backup", &["dir"]),
 ];
 
 /// The file that `everwhen init` writes: every key with its default, commented out.
@@ -124,6 +126,8 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
     let file = |said: &Said<'_>| said.file().map(Some);
     layered("tls").set("cert", file, &mut config.tls[0])?;
     layered("tls").set("key", file, &mut config.tls[1])?;
+    let beside = |said: &Said<'_>| Ok(Some(source.beside(&said.text()?)));
+    layered("backup").set("dir", beside, &mut config.settings.backups)?;
     tenants(&top, &mut config.settings)?;
     rules::read(&top, &mut config.settings)?;
     Ok(config)
@@ -265,7 +269,7 @@ const OTHER_VARIABLES: [&str; 14] = [
 /// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
 pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {
     let tables = TABLES.iter().filter(|(table, _)| {
-        ["", "events", "retention", "history", "layers", "effects", "quota", "tls"].contains(table)
+        ["", "events", "retention", "history", "layers", "effects", "quota", "tls", "backup"].contains(table)
     });
     let keys = tables.flat_map(|(table, keys)| {
         keys.iter().map(move |key| match *table {

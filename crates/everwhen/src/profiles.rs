@@ -7,6 +7,7 @@
 //! server = "https://events.example.org"
 //! token = "ew_editor_…"
 //! tenant = "acme"
+//! ca = "/home/ann/house-ca.pem"
 //! ```
 
 use std::collections::BTreeMap;
@@ -37,6 +38,9 @@ pub struct Profile {
     pub token: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Whose certificates are believed besides the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
 }
 
 /// `EVERWHEN_PROFILES`, else where the system keeps such files; `None` for somebody without a home.

@@ -54,6 +54,13 @@ impl Reach {
         Reach::open(session, &session.tenant()?, true).await
     }
 
+    /// Reaches what is there to administer it. A directory may be made for that; a tenant is made by its first event, group or
+    /// definition, or by `tenants create`, and not by a slip in its name.
+    pub async fn administered(session: &Session) -> Result<Reach, Problem> {
+        let tenant = session.tenant()?;
+        Reach::open(session, &tenant, tenant == engine::DEFAULT_TENANT).await
+    }
+
     /// Reaches the house itself, whichever tenant is named otherwise: that one may be suspended.
     pub async fn house(session: &Session, create: bool) -> Result<Reach, Problem> {
         Reach::open(session, engine::DEFAULT_TENANT, create).await
@@ -113,12 +120,15 @@ fn open_here(session: &Session, data: &Path, name: &str, create: bool) -> Result
         session.out.note(&format!("created {}", data.display()));
     }
     Holder::forget(data);
-    if !create && !engine.has_tenant(name) {
-        return Err(Problem::new(
-            Code::NotFound,
-            format!("there is no tenant \"{name}\" in \"{}\"", data.display()),
-        )
-        .hint("a tenant begins with its first event or group"));
+    if !engine.has_tenant(name) {
+        if !create {
+            let detail = format!("there is no tenant \"{name}\" in \"{}\"", data.display());
+            return Err(Problem::new(Code::TenantNotFound, detail)
+                .hint("`everwhen tenants list` shows those there are, `everwhen tenants create` makes one"));
+        }
+        if name != engine::DEFAULT_TENANT {
+            session.out.note(&format!("a tenant \"{name}\" begins in {}", data.display()));
+        }
     }
     let tenant = engine.visit(name)?;
     Ok(Local { engine, tenant, caller: Caller::local(), data: data.to_owned() })

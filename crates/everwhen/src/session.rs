@@ -133,7 +133,10 @@ impl Session {
     pub fn client(&self, url: &str, tenant: &str) -> Result<Client, Problem> {
         let ca = match &self.flags.ca {
             Some(ca) => Some(ca.clone()),
-            None => variable("EVERWHEN_CA")?.map(PathBuf::from),
+            None => match self.profile()?.and_then(|profile| profile.ca) {
+                Some(ca) => Some(ca),
+                None => variable("EVERWHEN_CA")?.map(PathBuf::from),
+            },
         };
         Client::new(url, self.token()?, tenant)?.trusting(ca.as_ref())
     }

@@ -41,6 +41,14 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(out)
 }
 
+/// Hex of any length and in either case, as others write it.
+pub fn unhex_any(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: u8| char::from(b).to_digit(16).map(|digit| digit as u8);
+    let pairs = text.as_bytes().chunks_exact(2);
+    let even = pairs.remainder().is_empty();
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect::<Option<_>>().filter(|_| even)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,6 +84,7 @@ codes! {
     AuthDenied "auth.denied" 403 5 Author "not allowed";
     TenantExists "tenant.exists" 409 4 Author "there is such a tenant already";
     TenantInvalid "tenant.invalid" 422 4 Author "a tenant cannot be like that";
+    TenantNotFound "tenant.not_found" 404 3 Author "there is no such tenant";
     TenantSuspended "tenant.suspended" 403 5 Operator "the tenant is suspended";
     TokenInvalid "token.invalid" 422 4 Author "a token cannot be made like that";
     HookRefused "hook.refused" 401 5 Outside "the delivery is not believed";

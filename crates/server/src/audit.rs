@@ -4,6 +4,7 @@
 //! the log.
 
 use std::cell::RefCell;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::MatchedPath;
@@ -22,7 +23,7 @@ use crate::body::{object, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
-use crate::{aside, rights};
+use crate::{ROUTES, Route, aside, rights};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const ID_MAX: usize = 128;
@@ -50,6 +51,29 @@ tokio::task_local! {
 struct Asked {
     id: String,
     act: RefCell<Option<(Tenant, Caller, Act)>>,
+}
+
+/// Methods and paths of what is administered.
+static ACTS: LazyLock<Vec<(Method, &'static str)>> = LazyLock::new(|| {
+    let method = |route: &Route| Method::from_bytes(route.method.to_ascii_uppercase().as_bytes()).ok();
+    let routes = ROUTES.iter().filter_map(|route| Some((method(route)?, route.path)));
+    routes.filter(|(method, path)| *method != Method::GET && act_of(method, path, path).is_some()).collect()
+});
+
+/// Whether a request may be an act, told from its path before anything is read.
+pub fn administers(method: &Method, path: &str) -> bool {
+    ACTS.iter().any(|(of, matched)| of == method && fits(matched, path))
+}
+
+fn fits(matched: &str, path: &str) -> bool {
+    let (mut matched, mut path) = (matched.split('/'), path.split('/'));
+    loop {
+        match (matched.next(), path.next()) {
+            (None, None) => return true,
+            (Some(of), Some(word)) if of == word || of.starts_with('{') => {}
+            _ => return false,
+        }
+    }
 }
 
 /// What the client calls its request, or an id that is made for it.
@@ -126,17 +150,32 @@ fn act_of(method: &Method, matched: &str, path: &str) -> Option<String> {
     Some(words.join("."))
 }
 
-/// What was not done is no act.
+/// Says how much of an act is done: all of it, or the part that stands although the rest was refused.
+pub fn did(what: Value) {
+    let _ = ASKED.try_with(|asked| {
+        if let Some((_, _, act)) = asked.act.borrow_mut().as_mut() {
+            act.done = Some(what);
+        }
+    });
+}
+
+/// What was not done is no act. What ended in a bug may be done, and so may a part of what was refused.
 async fn write_down(status: StatusCode) {
     let noted = ASKED.try_with(|asked| asked.act.borrow_mut().take().map(|act| (act, asked.id.clone())));
     let Ok(Some(((tenant, caller, mut act), id))) = noted else { return };
-    if !status.is_success() {
+    let may_be_done = status == StatusCode::INTERNAL_SERVER_ERROR || act.done.is_some();
+    if !status.is_success() && !may_be_done {
         return;
     }
     act.status = Some(status.as_u16());
     act.request_id = Some(id);
+    written(&tenant, &caller, &act).await;
+}
+
+/// Writes an act down, or says in the log that it could not be.
+pub async fn written(tenant: &Tenant, caller: &Caller, act: &Act) {
     let (what, request_id) = (act.act.as_str(), act.request_id.as_deref());
-    match tenant.audit(&caller, &act).await {
+    match tenant.audit(caller, act).await {
         Ok(()) => tracing::info!(
             tenant = tenant.name(),
             actor = caller.actor,
@@ -206,6 +245,14 @@ fn dir(tenant: &Tenant) -> Result<&std::path::Path, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_administered_is_known_by_its_path() {
+        let post = |path: &str| administers(&Method::POST, path);
+        assert!(post("/v1/tokens") && post("/v1/import") && post("/v1/groups/g/seek") && post("/v1/apply"));
+        assert!(!post("/v1/groups/g/pull") && !post("/v1/tokens/") && !post("/v1/plan") && !post("/livez"));
+        assert!(administers(&Method::DELETE, "/v1/tokens/t") && !administers(&Method::GET, "/v1/tokens"));
+    }
 
     #[test]
     fn acts_are_named_by_what_is_done_to_what() {

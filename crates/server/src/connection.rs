@@ -1,20 +1,25 @@
-//! Where requests come from: accepting connections, serving HTTP/1.1 on them, and ending them without loss.
+//! Where requests come from: accepting connections, serving HTTP/1.1 or HTTP/2 on them, and ending them without loss.
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::IntoResponse;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use model::{Code, Problem};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::body::DRAIN_FOR;
 use crate::logins::Peer;
+use crate::problem::Refusal;
 use crate::{Doors, Phase, aside, guard, router};
 
 /// Longest head of a request: line and headers.
@@ -110,14 +115,47 @@ async fn speaks_http2(socket: &TcpStream, patience: Duration) -> Option<bool> {
 async fn begun(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
     let _ = socket.set_nodelay(true);
     let Some(tls) = &doors.tls else { return plain(socket, peer, router, doors, held).await };
-    match tokio::time::timeout(doors.patience.head, tls.accept(socket)).await {
-        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-            connection2(stream, peer, router, doors.clone(), held).await;
+    let patience = doors.patience.head;
+    if tokio::time::timeout(patience, speaks_plainly(&socket)).await.unwrap_or(false) {
+        return turned_away(socket).await;
+    }
+    match tokio::time::timeout(patience, tls.accept(socket)).await {
+        Ok(Ok(stream)) => {
+            let spoken = match stream.get_ref().1.alpn_protocol() {
+                Some(b"h2") => Spoken::Http2,
+                _ => Spoken::Http1,
+            };
+            connection(stream, spoken, peer, router, doors.clone(), held).await;
         }
-        Ok(Ok(stream)) => connection(stream, peer, router, doors.clone(), held).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
+}
+
+/// Requests begin with a capital letter, which no record of TLS begins with.
+async fn speaks_plainly(socket: &TcpStream) -> bool {
+    let mut first = [0];
+    socket.peek(&mut first).await.is_ok_and(|length| length == 1 && first[0].is_ascii_uppercase())
+}
+
+/// Who asks without TLS where it is spoken is told so in words that they can read.
+async fn turned_away(mut socket: TcpStream) {
+    let problem = Problem::new(Code::RequestInvalid, "this port speaks TLS, and the request came without it")
+        .hint("ask with \"https://\"");
+    let body = Refusal(problem).into_response().into_body();
+    let body = axum::body::to_bytes(body, BUFFER_BYTES_MAX).await.unwrap_or_default();
+    let head = format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n",
+        body.len()
+    );
+    let told = async {
+        socket.write_all(&[head.as_bytes(), &body].concat()).await?;
+        socket.shutdown().await?;
+        // What is closed while something is unread is reset, and the words with it.
+        tokio::io::copy(&mut socket, &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(DRAIN_FOR, told).await;
 }
 
 async fn plain(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
@@ -126,42 +164,76 @@ async fn plain(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<D
         () = doors.closing() => None,
     };
     match spoken {
-        Some(true) => connection2(socket, peer, router, doors, held).await,
-        Some(false) => connection(socket, peer, router, doors, held).await,
+        Some(true) => connection(socket, Spoken::Http2, peer, router, doors, held).await,
+        Some(false) => connection(socket, Spoken::Http1, peer, router, doors, held).await,
         None => {}
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    Http1,
+    Http2,
+}
+
+/// Over HTTP/2 a stream that does not read is cut by itself, and the connection lives while it answers pings.
 async fn connection(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    spoken: Spoken,
     peer: Peer,
     router: axum::Router,
     doors: Arc<Doors>,
     held: Held,
 ) {
-    let mut phase = doors.phase.clone();
-    let patience = doors.patience;
-    let cut = Cut(Arc::new(Notify::new()));
+    let (patience, cut) = (doors.patience, Cut(Arc::new(Notify::new())));
     let service = {
-        let doors = doors.clone();
-        let cut = cut.clone();
+        let (doors, cut) = (doors.clone(), (spoken == Spoken::Http1).then(|| cut.clone()));
         service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(cut.clone());
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(held.clone());
+            let extensions = request.extensions_mut();
+            if let Some(cut) = &cut {
+                extensions.insert(cut.clone());
+            }
+            extensions.insert(peer);
+            extensions.insert(held.clone());
             guard::answer(router.clone(), doors.clone(), request)
         })
     };
-    // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may
-    // wait for just those answers before it sends more.
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(patience.head)
-        .max_header_size(HEAD_BYTES_MAX)
-        .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(socket), service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
+    let io = TokioIo::new(socket);
+    match spoken {
+        Spoken::Http1 => {
+            // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may
+            // wait for just those answers before it sends more.
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(patience.head)
+                .max_header_size(HEAD_BYTES_MAX)
+                .max_buf_size(BUFFER_BYTES_MAX)
+                .serve_connection(io, service)
+                .with_upgrades();
+            driven(pin!(connection), |connection| connection.graceful_shutdown(), &doors, &cut).await;
+        }
+        Spoken::Http2 => {
+            let connection = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(STREAMS_MAX)
+                .max_header_list_size(HEAD_BYTES_MAX as u32)
+                .max_send_buf_size(BUFFER_BYTES_MAX)
+                .keep_alive_interval(patience.ping)
+                .keep_alive_timeout(patience.head)
+                .serve_connection(io, service);
+            driven(pin!(connection), |connection| connection.graceful_shutdown(), &doors, &cut).await;
+        }
+    }
+}
+
+/// Until it ends, is cut, or the server stops and its grace with it.
+async fn driven<C: Future<Output = hyper::Result<()>>>(
+    mut connection: Pin<&mut C>,
+    finish: fn(Pin<&mut C>),
+    doors: &Doors,
+    cut: &Cut,
+) {
+    let mut phase = doors.phase.clone();
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
@@ -175,52 +247,7 @@ async fn connection(
                 if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
                     return;
                 }
-                connection.as_mut().graceful_shutdown();
-            }
-        }
-    }
-}
-
-/// As [`connection`], over HTTP/2. A stream that does not read is cut by itself; the connection lives while it answers pings.
-async fn connection2(
-    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    router: axum::Router,
-    doors: Arc<Doors>,
-    held: Held,
-) {
-    let mut phase = doors.phase.clone();
-    let patience = doors.patience;
-    let service = {
-        let doors = doors.clone();
-        service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(held.clone());
-            guard::answer(router.clone(), doors.clone(), request)
-        })
-    };
-    let connection = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
-        .max_send_buf_size(BUFFER_BYTES_MAX)
-        .keep_alive_interval(patience.ping)
-        .keep_alive_timeout(patience.head)
-        .serve_connection(TokioIo::new(socket), service);
-    let mut connection = std::pin::pin!(connection);
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
-                }
-                return;
-            }
-            changed = phase.changed() => {
-                if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
-                    return;
-                }
-                connection.as_mut().graceful_shutdown();
+                finish(connection.as_mut());
             }
         }
     }

@@ -18,12 +18,20 @@ use hyper::service::Service;
 use hyper::{Method, Request};
 use hyper_util::service::TowerToHyperService;
 use model::{Code, Problem};
+use tokio::sync::oneshot;
 
 use crate::caller::Call;
+use crate::connection::Held;
 use crate::problem::Refusal;
-use crate::{Doors, audit, grpc, idempotency, maintain, mcp, origin, publish};
+use crate::{Doors, aside, audit, grpc, idempotency, maintain, mcp, origin, publish};
 
 /// Answers one request, whatever happens inside.
+///
+/// ```text
+///  reads, streams, publishing    the work ends with its connection: nobody is left to take what it would give
+///  keyed, or administers         the work is a task of its own, with the note of its key and the act in the audit;
+///                                the connection only waits for it, and so does the end of the server
+/// ```
 pub async fn answer(
     router: Router,
     doors: Arc<Doors>,
@@ -32,16 +40,63 @@ pub async fn answer(
     let id = audit::id_of(request.headers());
     let told = tracing::enabled!(tracing::Level::DEBUG)
         .then(|| (id.clone(), request.method().clone(), request.uri().path().to_owned()));
-    let response = audit::under_id(id, pin!(answered(router, doors, request))).await;
+    let response = match lasts(&request) {
+        true => lasting(id, router, doors, request).await,
+        false => audit::under_id(id, pin!(answered(router, doors, request))).await,
+    };
     if let Some((request_id, method, path)) = told {
         tracing::debug!(request_id, %method, path, status = response.status().as_u16(), "answered");
     }
     Ok(response)
 }
 
+/// Whether the work goes on when the client is gone. What a publish does is one commit with its key in it.
+fn lasts(request: &Request<Incoming>) -> bool {
+    let (method, path) = (request.method(), request.uri().path());
+    if matches!(*method, Method::GET | Method::HEAD) || path == "/v1/events" {
+        return false;
+    }
+    // A tool may be an act, and which one it is stands in the body.
+    path == "/mcp"
+        || idempotency::concerns(method, path, request.headers())
+        || audit::administers(method, path)
+}
+
+async fn lasting(id: String, router: Router, doors: Arc<Doors>, request: Request<Incoming>) -> Response {
+    let patience = patience(&doors, &request);
+    let held = request.extensions().get::<Held>().cloned();
+    let (tell, told) = oneshot::channel();
+    let named = id.clone();
+    aside::spawn(async move {
+        let response = audit::under_id(named, pin!(worked(router, doors, request))).await;
+        // Whoever asked may be gone.
+        let _ = tell.send(response);
+        drop(held);
+    });
+    let answer = async {
+        match tokio::time::timeout(patience, told).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(_)) => Refusal(bug(&"its task ended without an answer")).into_response(),
+            Err(_) => Refusal(too_long(patience)).into_response(),
+        }
+    };
+    audit::under_id(id, answer).await
+}
+
+fn patience(doors: &Doors, request: &Request<Incoming>) -> Duration {
+    if maintain::takes_long(request.uri().path()) { Duration::MAX } else { doors.patience.answer }
+}
+
 async fn answered(router: Router, doors: Arc<Doors>, request: Request<Incoming>) -> Response {
-    let patience =
-        if maintain::takes_long(request.uri().path()) { Duration::MAX } else { doors.patience.answer };
+    let patience = patience(&doors, &request);
+    let work = pin!(worked(router, doors, request));
+    match tokio::time::timeout(patience, work).await {
+        Ok(response) => response,
+        Err(_) => Refusal(too_long(patience)).into_response(),
+    }
+}
+
+async fn worked(router: Router, doors: Arc<Doors>, request: Request<Incoming>) -> Response {
     if doors.local
         && let Err(problem) = origin::check(&request)
     {
@@ -49,12 +104,10 @@ async fn answered(router: Router, doors: Arc<Doors>, request: Request<Incoming>)
     }
     // Pinned here, because it is large, and each future around it that owned it would copy it once more.
     let call = pin!(route(router, doors, request.map(Body::new)));
-    let response = match tokio::time::timeout(patience, caught(call)).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(panic)) => Refusal(bug(&*panic)).into_response(),
-        Err(_) => Refusal(too_long(patience)).into_response(),
-    };
-    readable(response)
+    readable(match caught(call).await {
+        Ok(response) => response,
+        Err(panic) => Refusal(bug(&*panic)).into_response(),
+    })
 }
 
 /// Publishing goes past the router, whose boxes cost 4 % of the CPU at 256 connections; all else goes

@@ -1,6 +1,8 @@
 //! The care of the data directory through the server that holds it: what the command line asks for when it finds a
 //! running one. These may take as long as they need.
 
+use std::path::{Path, PathBuf};
+
 use axum::body::Body;
 use axum::response::Response;
 use engine::import::Importer;
@@ -10,7 +12,6 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
-use crate::aside;
 use crate::body::{DRAIN_FOR, data, drain, media_type, object, wrong_type};
 use crate::caller::Call;
 use crate::pipe::{Feed, pipe};
@@ -18,8 +19,11 @@ use crate::problem::Answer;
 use crate::publish::event_bytes_max;
 use crate::publish::json as json_answer;
 use crate::publish::lines::Lines;
+use crate::{aside, audit, rights};
 
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// Longest name of a backup.
+const NAME_MAX: usize = 100;
 /// Records ahead of a slow reader.
 const RECORDS_BYTES_MAX: usize = 4 << 20;
 
@@ -55,15 +59,37 @@ pub async fn erase(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, json!({ "erased": erased }).to_string()))
 }
 
-/// `POST /v1/backup {"to":"/dir"}`: writes to the disk of this machine.
+/// `POST /v1/backup {"to":"monday"}`: writes to the disk of this machine, and there into the directory of backups; anywhere only
+/// for who holds the data directory itself.
 pub async fn backup(call: Call) -> Answer {
     let engine = call.doors.engine.clone();
+    let anywhere = rights::holds_the_directory(&call.head.headers, &call.doors);
+    let backups = call.tenant.settings().backups.clone().unwrap_or_else(|| engine.dir().join("backups"));
     let said = told(call, &["to"]).await?;
-    let wrong = || invalid("/to", "\"to\" is the absolute path of a directory that does not exist yet");
-    let to = said.get("to").and_then(Value::as_str).map(std::path::PathBuf::from);
-    let to = to.filter(|to| to.is_absolute()).ok_or_else(wrong)?;
+    let wrong = || invalid("/to", "\"to\" names a directory that does not exist yet");
+    let to = PathBuf::from(said.get("to").and_then(Value::as_str).ok_or_else(wrong)?);
+    let to = if anywhere && to.is_absolute() { to } else { among(&backups, &to)? };
     let made = maintain::backup(&engine, &to).await?;
     Ok(json_answer(StatusCode::OK, made.to_json().to_string()))
+}
+
+/// A plain name below the directory of backups, or the path of one.
+fn among(backups: &Path, to: &Path) -> Result<PathBuf, Problem> {
+    let unreadable = |error: std::io::Error| {
+        Problem::new(Code::StorageReadOnly, format!("\"{}\": {error}", backups.display()))
+    };
+    let backups = std::path::absolute(backups).map_err(unreadable)?;
+    let to = backups.join(to);
+    let name = to.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let fits = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.');
+    if to.parent() != Some(&backups) || !fits {
+        let detail = format!("backups go into \"{}\" of the server's machine", backups.display());
+        return Err(invalid("/to", &detail).hint(
+            "name a new directory in it, such as \"monday\"; `[backup] dir` in everwhen.toml says which",
+        ));
+    }
+    Ok(to)
 }
 
 /// `GET /v1/verify[?quick=true]`: contracts §7, beside everything that goes on.
@@ -91,9 +117,14 @@ pub async fn import(call: Call) -> Answer {
     }
     let mut body = call.body;
     let importer = Importer::new(call.tenant.clone());
-    let importer = if again { importer.again() } else { importer };
-    match take_lines(&call.tenant, importer, &mut body).await {
-        Ok(imported) => Ok(json_answer(StatusCode::OK, imported.to_string())),
+    let mut importer = if again { importer.again() } else { importer };
+    let taken = take_lines(&call.tenant, &mut importer, &mut body).await;
+    let imported = importer.so_far();
+    if imported.imported > 0 || taken.is_ok() {
+        audit::did(imported.to_json());
+    }
+    match taken {
+        Ok(()) => Ok(json_answer(StatusCode::OK, imported.to_json().to_string())),
         Err(problem) => {
             // So that the client gets to read the refusal instead of a reset connection.
             let _ = tokio::time::timeout(DRAIN_FOR, drain(&mut body)).await;
@@ -102,7 +133,7 @@ pub async fn import(call: Call) -> Answer {
     }
 }
 
-async fn take_lines(tenant: &Tenant, mut importer: Importer, body: &mut Body) -> Result<Value, Problem> {
+async fn take_lines(tenant: &Tenant, importer: &mut Importer, body: &mut Body) -> Result<(), Problem> {
     // An exported line has the fields that a publish leaves to the engine, too.
     let mut lines = Lines::new(2 * event_bytes_max(&tenant.limits()));
     while !lines.ended() {
@@ -115,7 +146,7 @@ async fn take_lines(tenant: &Tenant, mut importer: Importer, body: &mut Body) ->
             importer.line(&line).await?;
         }
     }
-    Ok(importer.finish().await?.to_json())
+    importer.finish().await.map(drop)
 }
 
 /// `GET /v1/records?from=N`: every record up to the head as it is now, as NDJSON.

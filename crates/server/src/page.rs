@@ -31,7 +31,7 @@ pub use event::event;
 pub use groups::{group, groups};
 pub use health::health;
 pub use runs::{automation, automations, run, runs, waits};
-pub use sign_in::{sign_in, sign_out};
+pub use sign_in::{sign_in, sign_in_page, sign_out};
 pub use timeline::{stream, timeline};
 
 use crate::Doors;
@@ -42,6 +42,9 @@ use crate::problem::{Answer, Refusal};
 const COOKIE_NAME: &str = "everwhen";
 /// The longest answer of a door that a page is made of.
 const ANSWER_MAX: usize = 64 << 20;
+
+const NOT_SHOWN: &str = "the token that you signed in with may not read this; sign in with one that may, such as a viewer's \
+    (an owner or admin gives one out: everwhen tokens create --role viewer)";
 
 /// A request of somebody with a browser.
 pub struct Visit(Call);
@@ -62,11 +65,11 @@ impl FromRequest<Arc<Doors>> for Visit {
                 Err(Failed(problem, StatusCode::UNAUTHORIZED)) => {
                     sign_in::form(&problem, StatusCode::UNAUTHORIZED)
                 }
-                Err(failed) => failed.into_response(),
-                // A list that the token may not see is empty for programs; a person is told why.
-                Ok(_) => {
-                    Failed("this token does not show that".to_owned(), StatusCode::FORBIDDEN).into_response()
+                // What the token may not see is empty or absent for programs; a person is told why.
+                Ok(_) | Err(Failed(_, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)) => {
+                    sign_in::form(NOT_SHOWN, StatusCode::FORBIDDEN)
                 }
+                Err(failed) => failed.into_response(),
             }),
         }
     }

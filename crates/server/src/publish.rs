@@ -53,11 +53,11 @@ enum Said {
 
 pub async fn publish(call: Call) -> Answer {
     let shape = shape(&call.head.headers)?;
+    let key = key(&call.head.headers)?;
     if matches!(shape, Shape::Ndjson) {
-        return ndjson::publish(call);
+        return if key.is_some() { Err(key_of_many().into()) } else { ndjson::publish(call) };
     }
     let limits = call.tenant.limits();
-    let key = key(&call.head.headers)?;
     let Call { doors, tenant, caller, head, body, .. } = call;
     let bytes = body::read(body, ARRAY_BYTES_MAX.max(event_bytes_max(&limits)), doors.patience.body).await?;
     let named = shape.named();
@@ -70,10 +70,7 @@ pub async fn publish(call: Call) -> Answer {
             let outcome = tenant.publish(&caller, *draft).await.map_err(named)?;
             Ok(one(&outcome))
         }
-        Said::Many(_) if key.is_some() => {
-            let why = "belongs to a single event, not to a list";
-            Err(bad_request(KEY.as_str(), why).hint("give each event its own \"key\"").into())
-        }
+        Said::Many(_) if key.is_some() => Err(key_of_many().into()),
         Said::Many(drafts) => {
             let outcomes = tenant.publish_all(&caller, drafts).await.map_err(named)?;
             Ok(many(&outcomes))
@@ -134,6 +131,11 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         return Err(bad_request(KEY.as_str(), why).hint("give a key, or leave the header out"));
     }
     Ok(key)
+}
+
+fn key_of_many() -> Problem {
+    let why = "belongs to a single event, not to several";
+    bad_request(KEY.as_str(), why).hint("give each event its own \"key\"")
 }
 
 /// The header is the event's key; both may be given when they say the same.

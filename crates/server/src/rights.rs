@@ -53,20 +53,12 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
     if doors.no_auth {
         return Ok(None);
     }
-    let headers = &head.headers;
-    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).or_else(|| offered(headers));
-    let bearer = |given: &'_ str| {
-        given.split_once([' ', '.']).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).is_some()
-    };
-    let Some(given) = given.filter(|given| bearer(given)).and_then(|given| given.get(7..)).map(str::trim)
-    else {
+    let Some(given) = shown(&head.headers) else {
         return Err(Problem::new(Code::AuthRequired, "a token is required").hint(
             "send \"Authorization: Bearer ew_…\"; an owner or admin gives one out (`everwhen tokens create`)",
         ));
     };
-    let local =
-        doors.token.as_ref().is_some_and(|token| crate::caller::same(given.as_bytes(), token.as_bytes()));
-    if local {
+    if is_local(given, doors) {
         return Ok(None);
     }
     let authority = doors.engine.authority();
@@ -80,6 +72,24 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
         return Err(closed_to_a_part(&head.method));
     }
     Ok(Some(grant))
+}
+
+/// The token that a request shows, whatever it is worth.
+fn shown(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).or_else(|| offered(headers));
+    let bearer = |given: &'_ str| {
+        given.split_once([' ', '.']).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).is_some()
+    };
+    given.filter(|given| bearer(given)).and_then(|given| given.get(7..)).map(str::trim)
+}
+
+fn is_local(given: &str, doors: &Doors) -> bool {
+    doors.token.as_ref().is_some_and(|token| crate::caller::same(given.as_bytes(), token.as_bytes()))
+}
+
+/// Whether who asks has read `serve.json`, and so could write wherever the server can.
+pub fn holds_the_directory(headers: &HeaderMap, doors: &Doors) -> bool {
+    shown(headers).is_some_and(|given| is_local(given, doors))
 }
 
 /// Doors that hold who sees only a part to that part. Every other is closed to them: a new one is safe before it is named here.

@@ -247,7 +247,7 @@ routes! {
         post "/v1/erase" maintain::erase, "admin",
             "Remove the bodies of events at `positions` for ever";
         post "/v1/backup" maintain::backup, "node",
-            "Copy the whole data directory `to` a new one of this machine";
+            "Copy the whole data directory `to` a new one among the backups of this machine";
         get "/v1/verify" maintain::verify, "node",
             "Whether files, chain and state agree; `quick`";
         post "/v1/import" maintain::import, "admin",
@@ -312,6 +312,8 @@ routes! {
             "The stream that keeps the first page live";
         get "/ui/{file}" page::file, "open",
             "`style.css` and `live.js`";
+        get "/ui/sign-in" page::sign_in_page, "open",
+            "Where a browser gives its token";
         post "/ui/sign-in" page::sign_in, "open",
             "A form with `token`, which the browser then keeps in a cookie";
         post "/ui/sign-out" page::sign_out, "open",

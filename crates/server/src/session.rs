@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::authority::{Grant, Permission};
+use engine::tenant::audit::Act;
 use engine::{Caller, Delivery, Follow, Follower, Seen, Tenant};
+use hyper::StatusCode;
 use model::event::Event;
 use model::{Code, Problem};
 use serde_json::json;
@@ -23,7 +25,7 @@ use tokio::sync::Semaphore;
 
 use crate::aside::Task;
 use crate::caller::Call;
-use crate::{Doors, aside, caller};
+use crate::{Doors, aside, audit, caller};
 use outbox::{Outbox, slow};
 
 /// Subscriptions of one session.
@@ -54,6 +56,8 @@ pub struct Session<W: Wire> {
     wire: Arc<W>,
     /// `None`: may do everything.
     grant: Option<Arc<Grant>>,
+    /// Of the request that it began with.
+    request_id: String,
     feeds: HashMap<String, Feed>,
 }
 
@@ -73,6 +77,7 @@ impl<W: Wire> Session<W> {
             out: Arc::default(),
             wire: Arc::new(wire),
             grant: call.grant.clone(),
+            request_id: audit::request_id(),
             feeds: HashMap::new(),
         };
         session.say(true);
@@ -106,6 +111,18 @@ impl<W: Wire> Session<W> {
                 .hint("come back with another one"));
         }
         Ok(())
+    }
+
+    /// Writes down what the client administered, as the route that does the same would.
+    pub async fn administered(&self, act: &str, path: String, status: StatusCode) {
+        let act = Act {
+            act: act.to_owned(),
+            path: Some(path),
+            request_id: Some(self.request_id.clone()),
+            status: Some(status.as_u16()),
+            done: None,
+        };
+        audit::written(&self.tenant, &self.caller, &act).await;
     }
 
     /// The tenant, as much of it as the client sees.

@@ -84,13 +84,8 @@ async fn leave(feed: &Feed, cut: &Cut, doors: &Doors) {
 async fn run(mut follower: Follower, feed: &Feed, doors: &Doors, over: impl Future<Output = Problem>) {
     let mut over = std::pin::pin!(over);
     feed.push(ready(follower.position()).as_bytes());
-    loop {
-        match tokio::time::timeout(doors.patience.reader, feed.room()).await {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(_) => return feed.push(problem_frame(&slow(doors)).as_bytes()),
-        }
-        let next = next(&mut follower, feed, doors);
+    while has_room(feed, doors).await {
+        let next = next(follower.next(EVENTS_MAX), feed, doors);
         let events = tokio::select! {
             biased;
             problem = &mut over => return feed.push(problem_frame(&problem).as_bytes()),
@@ -104,14 +99,19 @@ async fn run(mut follower: Follower, feed: &Feed, doors: &Doors, over: impl Futu
     }
 }
 
-/// Waits for events, with a sign of life now and then; `None` when the stream is over.
-async fn next(
-    follower: &mut Follower,
-    feed: &Feed,
-    doors: &Doors,
-) -> Option<Result<Vec<Arc<Event>>, Problem>> {
+/// Whether a reader takes what it is given; one that does not in time is told so.
+async fn has_room(feed: &Feed, doors: &Doors) -> bool {
+    let room = tokio::time::timeout(doors.patience.reader, feed.room()).await;
+    if room.is_err() {
+        feed.push(problem_frame(&slow(doors)).as_bytes());
+    }
+    room.unwrap_or(false)
+}
+
+/// Waits for what comes next, with a sign of life now and then; `None` when the stream is over.
+async fn next<T>(coming: impl Future<Output = T>, feed: &Feed, doors: &Doors) -> Option<T> {
     // One wait through all pings: dropping it in between could lose what it had taken.
-    let mut events = std::pin::pin!(follower.next(EVENTS_MAX));
+    let mut coming = std::pin::pin!(coming);
     loop {
         tokio::select! {
             biased;
@@ -120,8 +120,8 @@ async fn next(
                 feed.push(farewell().as_bytes());
                 return None;
             }
-            waited = tokio::time::timeout(doors.patience.ping, &mut events) => match waited {
-                Ok(events) => return Some(events),
+            waited = tokio::time::timeout(doors.patience.ping, &mut coming) => match waited {
+                Ok(came) => return Some(came),
                 Err(_) => feed.push(b": ping\n\n"),
             },
         }

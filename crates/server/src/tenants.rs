@@ -52,6 +52,11 @@ pub async fn create(call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
     let (doors, caller) = (call.doors.clone(), call.caller.clone());
+    if let Some(end) = call.grant.as_ref().and_then(|grant| grant.terms.expires_at) {
+        let detail =
+            format!("this token ends at {end}, and the token of the tenant's owner would outlive it");
+        return Err(Problem::new(Code::AuthDenied, detail).hint("use a token that does not end").into());
+    }
     let said = object(&call.bytes(BODY_MAX).await?, &["name"])?;
     let name = said.get("name").and_then(Value::as_str).ok_or_else(|| {
         Problem::new(Code::TenantInvalid, "\"name\" is missing").hint("{\"name\":\"acme\"}").at("/name")

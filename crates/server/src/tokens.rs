@@ -1,7 +1,7 @@
 //! Tokens over HTTP: given out once, listed without their text, revoked at once (contracts §13).
 
 use axum::extract::Path;
-use engine::authority::{Role, Terms};
+use engine::authority::{Grant, Role, Terms};
 use hyper::StatusCode;
 use model::event::Band;
 use model::{Code, Problem};
@@ -39,18 +39,40 @@ pub async fn create(call: Call) -> Answer {
         (call.doors.clone(), call.tenant.clone(), call.caller.clone(), call.grant.clone());
     let said = object(&call.bytes(BODY_MAX).await?, &FIELDS)?;
     let terms = terms(&Value::Object(said), tenant.now())?;
-    if let Some(grant) = grant
-        && !grant.permissions.covers(terms.permissions()?)
-    {
-        let detail = format!(
-            "a token cannot give out more than it has, and role \"{}\" has more",
-            terms.role.as_str()
-        );
-        return Err(Problem::new(Code::AuthDenied, detail).hint("ask an owner").at("/role").into());
+    if let Some(grant) = grant {
+        within(&grant, &terms)?;
     }
     let (text, mut shown) = doors.engine.authority().create(&tenant, &caller, terms).await?;
     shown["token"] = text.into();
     Ok(json_answer(StatusCode::CREATED, shown.to_string()))
+}
+
+/// A token gives out nothing that it does not have: no right, no space, no band, and no time.
+fn within(grant: &Grant, terms: &Terms) -> Result<(), Problem> {
+    let refused = |at: &str, detail: String| {
+        Problem::new(Code::AuthDenied, detail).at(at.to_owned()).hint("ask an owner")
+    };
+    if !grant.permissions.covers(terms.permissions()?) {
+        let role = terms.role.as_str();
+        let detail = format!("a token cannot give out more than it has, and role \"{role}\" has more");
+        return Err(refused("/role", detail));
+    }
+    let own = &grant.terms;
+    let beyond = terms.spaces.is_empty() || !terms.spaces.iter().all(|space| own.spaces.contains(space));
+    if beyond && !own.spaces.is_empty() {
+        let detail = format!("this token is for {}, and gives out no other spaces", own.spaces.join(", "));
+        return Err(refused("/spaces", detail));
+    }
+    if own.max_band.is_some_and(|most| terms.max_band.is_none_or(|band| band > most)) {
+        return Err(refused("/max_band", "a token cannot give out a higher band than its own".to_owned()));
+    }
+    match own.expires_at {
+        Some(end) if terms.expires_at.is_none_or(|at| at > end) => {
+            let detail = format!("a token cannot give out one that outlives it, and this one ends at {end}");
+            Err(refused("/expires_in", detail).hint("say a shorter \"expires_in\", or ask an owner"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `DELETE /v1/tokens/{id}`: without effect from the next request on.

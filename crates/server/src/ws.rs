@@ -45,6 +45,7 @@ const GOODBYE: std::time::Duration = std::time::Duration::from_secs(1);
 mod ends {
     pub const GOING_AWAY: u16 = 1001;
     pub const POLICY: u16 = 1008;
+    pub const TOO_LARGE: u16 = 1009;
     pub const TOO_SLOW: u16 = 1013;
 }
 
@@ -91,7 +92,10 @@ async fn serve(mut socket: WebSocket, mut session: Session<Frames>) {
                     Message::Ping(_) | Message::Pong(_) => Ok(()),
                 }
             }
-            // What is no WebSocket, too long or cut off ends here; the other side has been told by the protocol.
+            Ok(Turn::Said(Some(Err(error)))) if is_too_large(&error) => {
+                return too_large(&mut socket).await;
+            }
+            // What is no WebSocket or cut off ends here; the other side has been told by the protocol.
             Ok(Turn::Said(_)) => return,
             Ok(Turn::Send(Taken::Frame(first))) => send(&mut socket, &session, first).await,
             Ok(Turn::Send(Taken::Over(why))) => Err(End::Because(why)),
@@ -168,6 +172,19 @@ type Last = (String, u16, String);
 fn because(why: &Problem) -> Last {
     let number = if why.code() == Code::StreamSlow { ends::TOO_SLOW } else { ends::POLICY };
     (frames::refused("", why), number, why.code().as_str().to_owned())
+}
+
+/// In the words of the library, which has no other way to tell.
+fn is_too_large(error: &axum::Error) -> bool {
+    error.to_string().starts_with("Space limit exceeded")
+}
+
+/// The rest of the message is not read, and what is closed over it is reset: there is time to hear why.
+async fn too_large(socket: &mut WebSocket) {
+    let reason = format!("a message has at most {MESSAGE_BYTES_MAX} bytes");
+    let close = CloseFrame { code: ends::TOO_LARGE, reason: reason.into() };
+    let _ = timeout(GOODBYE, socket.send(Message::Close(Some(close)))).await;
+    let _ = timeout(GOODBYE, std::future::pending::<()>()).await;
 }
 
 /// Readable as either kind of message.

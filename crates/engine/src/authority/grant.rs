@@ -250,7 +250,10 @@ pub struct Grant {
 
 impl Grant {
     pub fn new(id: String, tenant: String, terms: Terms) -> Result<Grant, Problem> {
-        let (permissions, sight) = (terms.permissions()?, terms.sight());
+        let permissions = terms.permissions()?;
+        let (administers, reads) =
+            (permissions.has(Permission::Admin), permissions.has(Permission::EventRead));
+        let sight = terms.sight().of_one_who(administers, reads);
         Ok(Grant { id, tenant, terms, permissions, sight })
     }
 

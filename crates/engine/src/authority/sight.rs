@@ -1,15 +1,24 @@
-//! How much of a tenant somebody sees: the spaces and the highest band of their token. Pure.
+//! How much of a tenant somebody sees: the spaces and the highest band of their token, and whether acts of administration. Pure.
 
 use std::sync::Arc;
 
 use model::event::{Band, Event};
 use model::group::Definition;
+use model::topic::Pattern;
 use model::{Code, Problem};
 use serde_json::Value;
 
+use crate::tenant::audit::PREFIX as ACTS;
+
 /// What may be seen and said; the default is everything. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight(Option<Arc<Edges>>);
+pub struct Sight {
+    edges: Option<Arc<Edges>>,
+    /// Acts of administration are as good as absent.
+    no_acts: bool,
+    /// Events are said and not read.
+    says_only: bool,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 struct Edges {
@@ -21,11 +30,38 @@ struct Edges {
 impl Sight {
     pub fn new(spaces: &[String], max_band: Option<Band>) -> Sight {
         let whole = spaces.is_empty() && max_band.is_none();
-        Sight((!whole).then(|| Arc::new(Edges { spaces: spaces.to_vec(), max_band })))
+        let edges = (!whole).then(|| Arc::new(Edges { spaces: spaces.to_vec(), max_band }));
+        Sight { edges, ..Sight::default() }
     }
 
+    /// The same, of one who may or may not administer and read events.
+    pub fn of_one_who(self, administers: bool, reads: bool) -> Sight {
+        Sight { no_acts: !administers, says_only: !reads, ..self }
+    }
+
+    /// Whether every space and band is seen.
     pub fn is_whole(&self) -> bool {
-        self.0.is_none()
+        self.edges.is_none()
+    }
+
+    /// Whether every event is seen.
+    pub fn sees_all(&self) -> bool {
+        self.is_whole() && !self.no_acts
+    }
+
+    /// Whether what others published may be read where it is seen.
+    pub fn reads(&self) -> bool {
+        !self.says_only
+    }
+
+    /// Whether every event that such a group may deliver is seen.
+    pub fn takes_all_of(&self, group: &Definition) -> bool {
+        let of_the_engine = |pattern: &Pattern| pattern.as_str().split('.').next() == Some("engine");
+        self.is_whole() && !(self.no_acts && group.patterns.iter().any(of_the_engine))
+    }
+
+    fn sees_topic(&self, topic: &str) -> bool {
+        !(self.no_acts && topic.starts_with(ACTS))
     }
 
     pub fn sees(&self, space: &str, band: Band) -> bool {
@@ -41,22 +77,23 @@ impl Sight {
     }
 
     pub fn sees_event(&self, event: &Event) -> bool {
-        self.is_whole() || self.sees(&event.envelope.space, event.envelope.band)
+        let envelope = &event.envelope;
+        (self.is_whole() || self.sees(&envelope.space, envelope.band)) && self.sees_topic(&envelope.topic)
     }
 
     /// As [`Sight::sees_event`], of an event as it is told. What is no event is not seen.
     pub fn sees_told(&self, event: &Value) -> bool {
         let Some(space) = event["space"].as_str() else { return self.is_whole() };
         let band = event["band"].as_str().and_then(Band::parse).unwrap_or_default();
-        self.sees(space, band)
+        self.sees(space, band) && self.sees_topic(event["topic"].as_str().unwrap_or_default())
     }
 
     fn spaces(&self) -> &[String] {
-        self.0.as_ref().map_or(&[], |edges| &edges.spaces)
+        self.edges.as_ref().map_or(&[], |edges| &edges.spaces)
     }
 
     fn max_band(&self) -> Option<Band> {
-        self.0.as_ref().and_then(|edges| edges.max_band)
+        self.edges.as_ref().and_then(|edges| edges.max_band)
     }
 
     /// The space that is meant when none is named: the only one there is.
@@ -70,7 +107,8 @@ impl Sight {
     /// Whether all that such a group may deliver is seen.
     pub fn covers(&self, group: &Definition) -> bool {
         let space = self.spaces().is_empty() || group.space.as_ref().is_some_and(|one| self.sees_space(one));
-        space && self.sees_band(group.max_band)
+        let acts = |pattern: &Pattern| !self.sees_topic(pattern.as_str());
+        space && self.sees_band(group.max_band) && !group.patterns.iter().any(acts)
     }
 
     /// Whether something that such a group may deliver is seen.
@@ -80,6 +118,14 @@ impl Sight {
 
     /// A group over everything is, for who sees only a part, one over that part.
     pub fn narrowed(&self, mut group: Value) -> Result<Value, Problem> {
+        let patterns = group["pattern"].as_str().into_iter();
+        let mut patterns =
+            patterns.chain(group["pattern"].as_array().into_iter().flatten().filter_map(Value::as_str));
+        if patterns.any(|pattern| !self.sees_topic(pattern)) {
+            return Err(Problem::new(Code::AuthDenied, "this token does not see acts of administration")
+                .hint("use a token that allows \"admin\"")
+                .at("/pattern"));
+        }
         if self.is_whole() || !group.is_object() {
             return Ok(group);
         }
@@ -141,6 +187,22 @@ mod tests {
         let whole = sight(&[], None);
         assert!(whole.is_whole() && whole.sees("b", Band::Black) && whole.sees_told(&Value::Null));
         assert!(sight(&[], Some(Band::Green)).sees_space("b"));
+    }
+
+    #[test]
+    fn who_does_not_administer_does_not_see_acts() {
+        let other = Sight::default().of_one_who(false, true);
+        assert!(
+            other.is_whole()
+                && !other.sees_all()
+                && other.sees_told(&json!({"space": "_system", "topic": "a.b"}))
+        );
+        let act = json!({"space": "_system", "topic": "engine.audit.groups.seek"});
+        assert!(!other.sees_told(&act) && Sight::default().of_one_who(true, true).sees_told(&act));
+        let group = |pattern: &str| Definition::parse(&json!({ "pattern": pattern })).unwrap();
+        assert!(!other.covers(&group("engine.audit.#")) && other.covers(&group("engine.#")));
+        assert!(!other.takes_all_of(&group("engine.#")) && other.takes_all_of(&group("#")));
+        assert!(other.narrowed(json!({"pattern": ["a", "engine.audit.*"]})).is_err());
     }
 
     #[test]

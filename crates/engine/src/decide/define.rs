@@ -27,6 +27,7 @@ pub(super) fn apply(
     plan.position = ground.next - 1;
     check_all(state, &definitions, &applied)?;
     plan.runs_on_old = on_old_versions(state, &applied);
+    plan.runs_cancelled = of_removed(state, &applied);
     let sync = true;
     if dry_run || applied.set.is_empty() && applied.removed.is_empty() {
         return Ok(Decided { entries: Vec::new(), answer: Answer::Applied(plan), sync });
@@ -39,7 +40,7 @@ pub(super) fn apply(
 
 /// Single definitions, set or removed by the one who manages them.
 pub(super) fn change(state: &State, change: Change, ground: &mut Ground<'_>) -> Result<Decided, Refusal> {
-    let Change { managed_by, set, removed, create, .. } = change;
+    let Change { managed_by, set, removed, create, finish_runs } = change;
     let mut applied = Applied { managed_by, removed, ..Applied::default() };
     let mut plan = Plan::default();
     for (kind, name) in &applied.removed {
@@ -68,6 +69,9 @@ pub(super) fn change(state: &State, change: Change, ground: &mut Ground<'_>) -> 
     }
     check_all(state, &set, &applied)?;
     plan.runs_on_old = on_old_versions(state, &applied);
+    if !finish_runs {
+        plan.runs_cancelled = of_removed(state, &applied);
+    }
     plan.position = ground.next - 1;
     if plan.is_empty() {
         return Ok(Decided { entries: Vec::new(), answer: Answer::Applied(plan), sync: true });
@@ -113,13 +117,24 @@ fn on_old_versions(state: &State, applied: &Applied) -> BTreeMap<String, u64> {
     for brief in state.runs.live.values() {
         let declared = state.catalog.automations.get(&brief.automation).map(|there| there.hash.as_str());
         let hash = new.get(brief.automation.as_str()).copied().or(declared);
-        let gone =
-            applied.removed.iter().any(|(kind, name)| (*kind, name) == (Kind::Automation, &brief.automation));
-        if gone || hash.is_some_and(|hash| hash != brief.hash) {
+        if is_removed(applied, &brief.automation) || hash.is_some_and(|hash| hash != brief.hash) {
             *old.entry(brief.automation.clone()).or_insert(0) += 1;
         }
     }
     old
+}
+
+fn is_removed(applied: &Applied, automation: &str) -> bool {
+    applied.removed.iter().any(|(kind, name)| *kind == Kind::Automation && name == automation)
+}
+
+/// How many runs of each automation that is removed are in progress.
+fn of_removed(state: &State, applied: &Applied) -> BTreeMap<String, u64> {
+    let mut live = BTreeMap::new();
+    for brief in state.runs.live.values().filter(|brief| is_removed(applied, &brief.automation)) {
+        *live.entry(brief.automation.clone()).or_insert(0) += 1;
+    }
+    live
 }
 
 /// What the workspace says now against what it manages; the rest is not its business.

@@ -6,6 +6,7 @@
 use model::record::{EffectRecord, How, RunRecord};
 use model::{Code, Problem};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::Refusal;
 use crate::command::Answer;
@@ -57,8 +58,18 @@ pub fn done(draft: &mut Draft<'_>, id: WaitId, how: How, value: Value) -> Result
     Ok(false)
 }
 
-/// Written down, and nothing else.
+/// Longest answer that is kept although nobody waits for it.
+const LATE_BYTES_MAX: usize = 4 << 10;
+
+/// Written down, and nothing else; of a long answer only what it was.
 pub fn late(draft: &mut Draft<'_>, (run, wait): WaitId, how: How, value: Value) -> Result<(), Refusal> {
+    let text = value.to_string();
+    let value = match text.len() {
+        bytes if bytes > LATE_BYTES_MAX => {
+            json!({"bytes": bytes, "sha256": model::id::hex(&Sha256::digest(&text))})
+        }
+        _ => value,
+    };
     draft.push_run(RunRecord::Effect(EffectRecord::Late { run, wait, how, value }))?;
     Ok(())
 }

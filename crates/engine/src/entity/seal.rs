@@ -44,7 +44,7 @@ impl Key {
     /// `None` when it was sealed by another key, for another place, or was touched since.
     pub fn open(&self, place: &str, sealed: &str) -> Option<Value> {
         let text = sealed.strip_prefix(VERSION)?;
-        let bytes = unhex(text)?;
+        let bytes = model::id::unhex_any(text)?;
         let (nonce, sealed) = bytes.split_at_checked(NONCE)?;
         let nonce: [u8; NONCE] = nonce.try_into().ok()?;
         let payload = Payload { msg: sealed, aad: place.as_bytes() };
@@ -85,15 +85,6 @@ pub fn seal(key: &Key, concept: &Concept, write: &mut Write) -> Result<(), Probl
 /// Where a secret belongs.
 pub fn place_of(concept: &str, space: &str, id: &str, pointer: &str) -> String {
     [concept, space, id, pointer].join("\u{0}")
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
-    }
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.map(byte).collect()
 }
 
 /// The declared field at a pointer.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! topic    engine.audit.<act>          engine.audit.groups.seek, engine.audit.tokens.create
-//! payload  {"act","path"?,"request_id"?,"status"?}    actor, time and position as of every event
+//! payload  {"act","path"?,"request_id"?,"status"?,"done"?}    actor, time and position as of every event
 //! ```
 
 use model::topic::Pattern;
@@ -24,6 +24,8 @@ pub struct Act {
     pub path: Option<String>,
     pub request_id: Option<String>,
     pub status: Option<u16>,
+    /// How much was done, of an act that may be done in part.
+    pub done: Option<Value>,
 }
 
 impl Tenant {
@@ -34,6 +36,7 @@ impl Tenant {
             ("path", act.path.clone().map(Value::from)),
             ("request_id", act.request_id.clone().map(Value::from)),
             ("status", act.status.map(Value::from)),
+            ("done", act.done.clone()),
         ];
         for (name, value) in more.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             payload[name] = value;

@@ -225,16 +225,23 @@ impl Tenant {
         }
     }
 
-    /// That a key is taken must be said; by what, only to who sees that event.
+    /// That a key is taken must be said; by what, only to who may read that event or brought it.
     fn veiled(&self, caller: &Caller, problem: Problem) -> Problem {
-        let taken = problem.code() == Code::EventKeyConflict && !caller.sight.is_whole();
-        let position = problem.extra().get("position").filter(|_| taken).and_then(serde_json::Value::as_u64);
-        match position {
-            Some(at) if self.seen_by(&caller.sight).event(&at.to_string()).is_err() => {
-                let hint = problem.hint_text().unwrap_or_default().to_owned();
-                Problem::new(Code::EventKeyConflict, "this key was used with another event").hint(hint)
-            }
-            _ => problem,
+        let sight = &caller.sight;
+        if problem.code() != Code::EventKeyConflict || (sight.sees_all() && sight.reads()) {
+            return problem;
+        }
+        let position = problem.extra().get("position").and_then(serde_json::Value::as_u64);
+        let seen = position.and_then(|at| self.seen_by(sight).event(&at.to_string()).ok());
+        if seen.is_some_and(|event| sight.reads() || event.envelope.actor == caller.actor) {
+            return problem;
+        }
+        let hint = problem.hint_text().unwrap_or_default().to_owned();
+        let veiled = Problem::new(Code::EventKeyConflict, "this key was used with another event").hint(hint);
+        let veiled = problem.pointer().map_or(veiled.clone(), |pointer| veiled.at(pointer));
+        match problem.extra().get("this_hash") {
+            Some(own) => veiled.with("this_hash", own.clone()),
+            None => veiled,
         }
     }
 

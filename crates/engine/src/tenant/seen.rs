@@ -1,7 +1,7 @@
 //! A tenant as somebody sees it who may see only a part: what lies outside reads as what is not there.
 //!
 //! ```text
-//!  an event            its space and band are among those of the token
+//!  an event            its space and band are among those of the token; acts of administration: it allows `admin`
 //!  a run, a decision   the event that began it is seen; what no single event began is not
 //!  a group             read and pulled from when it may deliver something that is seen, and only that is handed out;
 //!                      changed when everything that it may deliver is seen
@@ -124,7 +124,7 @@ impl Seen {
         if let Some(recent) = told["recent"].as_array_mut() {
             recent.retain(|decision| self.sees_decision(decision));
         }
-        if let Some(nearest) = told["nearest"].as_array_mut().filter(|_| !self.sight.is_whole()) {
+        if let Some(nearest) = told["nearest"].as_array_mut().filter(|_| !self.sight.sees_all()) {
             nearest.retain(|near| near["position"].as_u64().is_some_and(|at| self.sees_position(at)));
         }
         Ok(told)
@@ -133,9 +133,12 @@ impl Seen {
     pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
         let run = self.run(id)?;
         let mut told = self.tenant.explain_run(id)?;
-        if !self.sight.is_whole() {
-            let event = run["occurrence"]["position"].to_string();
-            told["lineage"] = serde_json::from_str(&self.lineage(&event)?).unwrap_or_default();
+        if !self.sight.sees_all() && run["occurrence"]["kind"] == "event" {
+            let lineage = self.lineage(&run["occurrence"]["position"].to_string());
+            match lineage.ok().and_then(|text| serde_json::from_str(&text).ok()) {
+                Some(lineage) => told["lineage"] = lineage,
+                None => drop(told.as_object_mut().map(|told| told.remove("lineage"))),
+            }
             told["run"] = run;
         }
         Ok(told)
@@ -174,7 +177,7 @@ impl Seen {
 
     /// Refuses to change a group that may deliver more than is seen.
     pub fn may_change(&self, name: &str) -> Result<(), Problem> {
-        if self.sight.is_whole() {
+        if self.sight.sees_all() {
             return Ok(());
         }
         self.may_read(name)?;
@@ -203,7 +206,7 @@ impl Seen {
 
     /// The tokens whose events are seen, and the others, which are as good as stale.
     pub fn own_tokens(&self, name: &str, tokens: Vec<String>) -> Result<(Vec<String>, Vec<String>), Problem> {
-        if self.sight.is_whole() {
+        if self.sight.sees_all() {
             return Ok((tokens, Vec::new()));
         }
         self.may_read(name)?;
@@ -224,7 +227,7 @@ impl Seen {
     ) -> Result<DeadLetterPage, Problem> {
         self.may_read(name)?;
         let mut page = self.tenant.dead_letters(name, limit, cursor)?;
-        if !self.sight.is_whole() {
+        if !self.sight.sees_all() {
             let letters =
                 std::mem::take(&mut page.dead_letters).into_iter().zip(std::mem::take(&mut page.texts));
             let seen = letters.filter(|(letter, _)| self.sight.sees_told(&letter["event"]));

@@ -10,7 +10,7 @@
 //!
 //! Secrets in its input are put in when a worker takes it, as they are then, and taken out of what that worker says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::Tenant;
 use super::entity::broken;
+use crate::admit::Caller;
 use crate::command::{Answer, Command, RunCommand};
 use crate::deliver::lock;
 use crate::effect::secret::Veil;
@@ -31,6 +32,8 @@ use crate::state::State;
 pub const LEASE: Duration = Duration::from_secs(30);
 /// Workers that may be lost with one attempt.
 const LOST_MAX: u32 = 10;
+/// Hand-outs that are remembered for answers that come too late.
+const GIVEN_MAX: usize = 10_000;
 
 /// Names one hand-out of one attempt by one opening of the tenant: `epoch.run.wait.serial`, the epoch in hex.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,8 @@ impl fmt::Display for Token {
 pub(crate) struct Leases {
     held: HashMap<WaitId, Lease>,
     serial: u64,
+    /// What was handed out under which serial, until something was said too late under it.
+    given: BTreeMap<u64, WaitId>,
     /// How many tasks had been asked for when that was last looked at.
     asked: u64,
 }
@@ -94,10 +99,20 @@ impl Leases {
     /// Leases it to the next worker: the serial of the token, and how many were lost with it before.
     fn take(&mut self, id: WaitId, now: Duration) -> (u64, u32) {
         self.serial += 1;
+        self.given.insert(self.serial, id);
+        if self.given.len() > GIVEN_MAX {
+            self.given.pop_first();
+        }
         let lease = self.held.entry(id).or_default();
         lease.lost += u32::from(lease.until.is_some());
         (lease.serial, lease.until) = (self.serial, Some(now + LEASE));
         (lease.serial, lease.lost)
+    }
+
+    /// Whether a token was really given out, and nothing was said too late under it before.
+    fn was_given(&mut self, token: Token) -> bool {
+        let known = self.given.get(&token.serial) == Some(&token.id);
+        known && self.given.remove(&token.serial).is_some()
     }
 
     /// The lease that a token stands for, while it does.
@@ -284,7 +299,8 @@ impl Tenant {
         self.end_task(token, How::Failed, error).await
     }
 
-    /// One answer counts, of the one who has the task. Every other is written down as late.
+    /// One answer counts, of the one who has the task. One more of whoever had it is written down as late, at the tenant's
+    /// expense; a token that was never given out leaves nothing.
     async fn end_task(&self, token: &str, how: How, value: Value) -> Result<(), Problem> {
         let token = self.token_of(token)?;
         let now = self.real();
@@ -304,8 +320,11 @@ impl Tenant {
             // Nobody knows any more what its worker was told.
             let value = self.veil_of_all()?.mask(value);
             let (run, wait) = token.id;
-            let late = self.ask(Command::Run(RunCommand::Late { run, wait, how, value })).await;
-            return late.and_then(|_| Err(stale()));
+            let given = lock(&self.0.outside.leases).was_given(token);
+            if given && self.allow_events(&Caller::local(), 1).is_ok() {
+                self.ask(Command::Run(RunCommand::Late { run, wait, how, value })).await?;
+            }
+            return Err(stale());
         };
         if let Some((effect, began)) = traced {
             self.trace_effect(&effect, began, how, &json!({"code": value["code"]}));

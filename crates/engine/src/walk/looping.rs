@@ -140,6 +140,10 @@ impl Walk<'_, '_> {
             .as_u64()
             .or_else(|| count.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0).map(|n| n as u64));
         match rounds {
+            Some(rounds) if rounds > Repeat::COUNT_MAX => Err(failure(
+                Code::RepeatLimit,
+                format!("`repeat` counts to {} at most, not to {count}", Repeat::COUNT_MAX),
+            )),
             Some(rounds) => Ok(Some(rounds as usize)),
             None if count.is_number() => Err(failure(
                 Code::ExprType,

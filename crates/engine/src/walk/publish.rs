@@ -88,7 +88,16 @@ impl Walk<'_, '_> {
         for (name, value) in fields {
             set(&mut envelope, &mut ext, &name, value)?;
         }
+        envelope.band = envelope.band.max(self.band());
         Ok((envelope, ext))
+    }
+
+    /// The highest band of what the run read to come here: its event, and the one that it waited for last. What it publishes
+    /// may tell of them, so that nobody who may not see them may see it (decision 0021).
+    fn band(&self) -> Band {
+        let own = self.env.about.as_ref().map(|about| &about.event["band"]);
+        let read = own.into_iter().chain([&self.env.wait["event"]["band"]]);
+        read.filter_map(|band| Band::parse(band.as_str()?)).max().unwrap_or_default()
     }
 }
 

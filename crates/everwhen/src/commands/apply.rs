@@ -82,7 +82,9 @@ async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> 
     }
     match Reach::existing(session).await {
         // Nothing is there yet, and a plan makes nothing.
-        Err(problem) if matches!(problem.code(), Code::StoreNotFound | Code::NotFound) => {
+        Err(problem)
+            if matches!(problem.code(), Code::StoreNotFound | Code::NotFound | Code::TenantNotFound) =>
+        {
             Ok(all_new(&checked.definitions))
         }
         reach => Ok(reach?.apply(&of.workspace, &sources.files, true).await?),
@@ -103,6 +105,8 @@ fn shown(answer: &Value, session: &Session) -> Result<(), Stop> {
             let names = answer[what].as_array().into_iter().flatten().filter_map(Value::as_str);
             lines.extend(names.map(|name| format!("{mark} {name}")));
         }
+        let cancelled = answer["runs_cancelled"].as_object().into_iter().flatten();
+        lines.extend(cancelled.map(|(name, runs)| format!("! runs of {name} that end with it: {runs}")));
         if lines.is_empty() { "no changes".to_owned() } else { lines.join("\n") }
     })
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::output::Stop;
 use crate::reach::Reach;
-use crate::session::Session;
+use crate::session::{Place, Session};
 
 /// Copy the data directory while it is in use
 ///
@@ -17,13 +17,14 @@ Examples:
   everwhen backup --to /backup/$(date +%F)
   everwhen restore --from /backup/2026-01-31 --data .everwhen")]
 pub struct Args {
-    /// The new directory; must not exist or be empty
+    /// The new directory; must not exist or be empty. Of a server elsewhere: a name among its backups
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
-    let report = Reach::existing(session).await?.backup(&args.to).await?;
+    let far = matches!(session.place()?, Place::Server(_));
+    let report = Reach::existing(session).await?.backup(&args.to, far).await?;
     session.out.result(&report, || words(&report, &args.to))
 }
 

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
+use super::secret;
 use crate::output::Stop;
 use crate::reach::Reach;
 use crate::session::Session;
@@ -11,7 +12,7 @@ use crate::session::Session;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  everwhen hooks set github --scheme github --secret \"$SECRET\"
+  everwhen hooks set github --scheme github --secret-file github.secret
   everwhen hooks set shop --scheme standard-webhooks --secret whsec_… --topic shop.in
   everwhen hooks list")]
 pub struct Args {
@@ -24,19 +25,23 @@ enum What {
     /// Every hook, without its secret
     #[command(after_long_help = "Examples:\n  everwhen hooks list --json")]
     List,
-    /// Make or change one; without --secret the one that is there stays
-    #[command(
-        after_long_help = "Examples:\n  everwhen hooks set github --scheme github --secret \"$SECRET\""
-    )]
+    /// Make or change one; without a secret the one that is there stays
+    #[command(after_long_help = "\
+Examples:
+  everwhen hooks set github --scheme github --secret-file github.secret
+  pass show github | everwhen hooks set github --scheme github --secret -")]
     Set {
         /// Up to 64 letters, digits, - and _
         name: String,
         /// standard-webhooks, github, stripe, slack or hmac
         #[arg(long, value_name = "SCHEME")]
         scheme: String,
-        /// As the sender has it
-        #[arg(long, value_name = "SECRET")]
+        /// As the sender has it; - reads it from stdin, where nobody else sees it
+        #[arg(long, value_name = "SECRET", conflicts_with = "secret_file")]
         secret: Option<String>,
+        /// Where the secret is, to its last byte; - is stdin without its last line break
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<String>,
         /// Of its events; default github.EVENT.ACTION, else hook.NAME
         #[arg(long, value_name = "TOPIC")]
         topic: Option<String>,
@@ -54,12 +59,17 @@ enum What {
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = match args.what {
-        What::Set { .. } => Reach::or_create(session).await?,
+        What::Set { .. } => Reach::administered(session).await?,
         _ => Reach::existing(session).await?,
     };
     match args.what {
         What::List => list(&reach, session).await,
-        What::Set { name, scheme, secret, topic, space } => {
+        What::Set { name, scheme, secret, secret_file, topic, space } => {
+            let secret = match (secret.as_deref(), secret_file.as_deref()) {
+                (Some("-"), _) => Some(secret::value(None)?),
+                (_, Some(file)) => Some(secret::value(Some(file))?),
+                (given, None) => given.map(str::to_owned),
+            };
             let mut said = Map::from_iter([("scheme".to_owned(), Value::from(scheme))]);
             let texts = [("secret", secret), ("topic", topic), ("space", space)];
             said.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into()))));

@@ -1,7 +1,9 @@
 //! `everwhen man`: the manual pages, made of what `--help` says.
 
+use std::io::Write;
 use std::path::PathBuf;
 
+use clap_mangen::Man;
 use model::{Code, Problem};
 use serde_json::json;
 
@@ -19,7 +21,7 @@ pub struct Args {
     /// The command, as it is typed
     #[arg(value_name = "COMMAND", conflicts_with = "to")]
     command: Vec<String>,
-    /// Write the page of every command into this directory
+    /// Write a page for each command, with what it does in turn, and everwhen(1) into this directory
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
 }
@@ -41,15 +43,57 @@ fn print(words: &[String], session: &Session) -> Result<(), Stop> {
         })?;
     }
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut page).map_err(unwritten)?;
+    Man::new(command.clone()).render(&mut page).map_err(unwritten)?;
     session.out.line(String::from_utf8_lossy(&page).trim_end())?;
     session.out.flush()
 }
 
 fn write_all(dir: &PathBuf, session: &Session) -> Result<(), Stop> {
     std::fs::create_dir_all(dir).map_err(unwritten)?;
-    clap_mangen::generate_to(built(), dir).map_err(unwritten)?;
+    let tree = built();
+    let mut page = Vec::new();
+    Man::new(tree.clone()).render(&mut page).map_err(unwritten)?;
+    std::fs::write(dir.join("everwhen.1"), page).map_err(unwritten)?;
+    for command in tree.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = format!("everwhen-{}", command.get_name());
+        let page = page_of(&command.clone().display_name(&name)).map_err(unwritten)?;
+        std::fs::write(dir.join(format!("{name}.1")), page).map_err(unwritten)?;
+    }
     session.out.result(&json!({ "to": dir }), || format!("wrote the pages into {}", dir.display()))
+}
+
+/// One page for a command and everything below it.
+fn page_of(command: &clap::Command) -> std::io::Result<Vec<u8>> {
+    let (man, mut page) = (Man::new(command.clone()), Vec::new());
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    below(command, &mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.get_after_long_help().is_some() {
+        man.render_extra_section(&mut page)?;
+    }
+    Ok(page)
+}
+
+/// The commands below one, each a section, without the flags that all have.
+fn below(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> {
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set()) {
+        let own = sub.clone().mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg });
+        let (man, mut part) = (Man::new(own), Vec::new());
+        man.render_synopsis_section(&mut part)?;
+        man.render_description_section(&mut part)?;
+        man.render_options_section(&mut part)?;
+        if sub.get_after_long_help().is_some() {
+            man.render_extra_section(&mut part)?;
+        }
+        let title = sub.get_bin_name().unwrap_or(sub.get_name()).to_uppercase();
+        writeln!(page, ".SH {title}")?;
+        page.write_all(String::from_utf8_lossy(&part).replace(".SH ", ".SS ").as_bytes())?;
+        below(sub, page)?;
+    }
+    Ok(())
 }
 
 /// With what commands inherit from the ones above them.

@@ -21,7 +21,7 @@ Examples:
 pub struct Args {}
 
 pub async fn run(_args: Args, session: &Session) -> Result<(), Stop> {
-    let reach = Reach::or_create(session).await?;
+    let reach = Reach::administered(session).await?;
     let host = reach.share().await?;
     let client = match (&reach, &host) {
         (Reach::Remote(client), _) => client,

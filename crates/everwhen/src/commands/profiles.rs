@@ -27,10 +27,11 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Keep a server; its token is read from standard input, one line
+    /// Keep a server, with --tenant and --ca if they are given; its token is read from standard input, one line
     #[command(after_long_help = "\
 Examples:
-  echo $TOKEN | everwhen profiles set prod https://events.example.org")]
+  echo $TOKEN | everwhen profiles set prod https://events.example.org
+  echo $TOKEN | everwhen profiles set house https://house.internal --ca house-ca.pem")]
     Set {
         /// What to call it
         name: String,
@@ -89,9 +90,11 @@ fn set(kept: &mut Profiles, name: String, url: String, session: &Session) -> Res
             .hint("letters, digits, -, _ and .")
             .into());
     }
-    Client::new(&url, None, tenant.as_deref().unwrap_or("main"))?;
+    let unplaced = |error| Problem::new(Code::UsageInvalid, format!("--ca cannot be used: {error}"));
+    let ca = session.flags.ca.as_ref().map(std::path::absolute).transpose().map_err(unplaced)?;
+    Client::new(&url, None, tenant.as_deref().unwrap_or("main"))?.trusting(ca.as_ref())?;
     let token = stdin::line()?.filter(|line| !line.is_empty());
-    kept.profiles.insert(name.clone(), Profile { server: url, token, tenant });
+    kept.profiles.insert(name.clone(), Profile { server: url, token, tenant, ca });
     let path = kept.save()?;
     session
         .out
@@ -109,6 +112,9 @@ fn list(kept: &Profiles, session: &Session) -> Result<(), Stop> {
             });
             if let Some(tenant) = &profile.tenant {
                 one["tenant"] = tenant.as_str().into();
+            }
+            if let Some(ca) = &profile.ca {
+                one["ca"] = json!(ca);
             }
             one
         })

@@ -129,7 +129,7 @@ impl Add {
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = match args.what {
-        What::Add(_) => Reach::or_create(session).await?,
+        What::Add(_) => Reach::administered(session).await?,
         _ => Reach::existing(session).await?,
     };
     let shown = match args.what {

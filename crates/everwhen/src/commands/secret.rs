@@ -52,7 +52,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match args.what {
         What::Set { name, file } => {
             let value = value(file.as_deref())?;
-            let secret = Reach::or_create(session).await?.put_secret(&name, &value).await?;
+            let secret = Reach::administered(session).await?.put_secret(&name, &value).await?;
             session.out.result(&secret, || format!("{name} is set"))
         }
         What::List => list(&Reach::existing(session).await?, session).await,
@@ -63,7 +63,9 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     }
 }
 
-fn value(file: Option<&str>) -> Result<String, Problem> {
+/// A secret as it is kept in a file, to its last byte, or piped in.
+pub fn value(file: Option<&str>) -> Result<String, Problem> {
+    let file = file.filter(|file| *file != "-");
     let bytes = stdin::read(file.unwrap_or("-"))?;
     let text = String::from_utf8(bytes).map_err(|_| {
         Problem::new(Code::SecretInvalid, "the value is not UTF-8").hint("keep bytes as base64 or hex")

@@ -140,7 +140,13 @@ fn print_config(args: &Args, session: &Session) -> Result<(), Stop> {
     let data = session.flags.data.as_ref().map(|data| data.display().to_string());
     let flags = [("listen", args.listen.as_deref()), ("data", data.as_deref())];
     let shown = Config::show(session.flags.config.as_deref(), &|name| std::env::var(name).ok(), &flags)?;
-    let each = |one: &Shown| (one.key.clone(), json!({"value": one.value, "from": one.from}));
+    let each = |one: &Shown| {
+        let mut told = json!({ "from": one.from });
+        if !one.typed.is_null() {
+            told["value"] = one.typed.clone();
+        }
+        (one.key.clone(), told)
+    };
     let settings: Map<String, Value> = shown.iter().map(each).collect();
     session.out.result(&Value::Object(settings), || as_file(&shown).trim().to_owned())
 }

@@ -76,7 +76,7 @@ Examples:
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = match args.what {
-        What::Add { .. } => Reach::or_create(session).await?,
+        What::Add { .. } => Reach::administered(session).await?,
         _ => Reach::existing(session).await?,
     };
     let shown = match args.what {

@@ -1,8 +1,12 @@
 //! `everwhen tenants`: who has a ledger of their own in this house.
 
+use std::io::IsTerminal;
+
 use clap::Subcommand;
+use model::{Code, Problem};
 use serde_json::{Value, json};
 
+use super::stdin;
 use crate::output::Stop;
 use crate::reach::Reach;
 use crate::session::Session;
@@ -16,7 +20,7 @@ Examples:
   everwhen tenants create acme
   everwhen tenants list
   everwhen tenants suspend acme
-  everwhen tenants rm acme")]
+  everwhen tenants rm acme --yes")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -74,11 +78,14 @@ enum What {
         #[arg(long, value_name = "N")]
         runs_per_day: Option<u64>,
     },
-    /// Remove it for ever, with everything in it
-    #[command(after_long_help = "Examples:\n  everwhen tenants rm acme")]
+    /// Remove it for ever, with everything in it; asks first when a person types it
+    #[command(after_long_help = "Examples:\n  everwhen tenants rm acme --yes")]
     Rm {
         /// Its name
         name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -101,11 +108,25 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             });
             shown(&reach.set_quota(&name, &said).await?, session)
         }
-        What::Rm { name } => {
+        What::Rm { name, yes } => {
+            if !yes && !confirmed(&name)? {
+                return Err(Problem::new(Code::UsageInvalid, format!("\"{name}\" stays as it is"))
+                    .hint("type its name to remove it, or give --yes")
+                    .into());
+            }
             reach.delete_tenant(&name).await?;
             session.out.result(&json!({"deleted": true}), || format!("\"{name}\" is gone"))
         }
     }
+}
+
+/// Whether a person at a terminal means it; a script has said so by asking.
+fn confirmed(name: &str) -> Result<bool, Problem> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(true);
+    }
+    eprint!("This removes \"{name}\" for ever, with every event in it. Type its name to go on: ");
+    Ok(stdin::line()?.is_some_and(|line| line == name))
 }
 
 async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {

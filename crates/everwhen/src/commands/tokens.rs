@@ -61,7 +61,7 @@ Examples:
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = match args.what {
-        What::Create { .. } => Reach::or_create(session).await?,
+        What::Create { .. } => Reach::administered(session).await?,
         _ => Reach::existing(session).await?,
     };
     match args.what {

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use model::Problem;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::written::{Source, Table};
 use super::{TEMPLATE, variable_of};
@@ -17,6 +17,8 @@ pub struct Shown {
     pub key: String,
     /// As TOML; empty where nothing is set.
     pub value: String,
+    /// The same for programs; null where nothing is set.
+    pub typed: Value,
     /// `default`, `everwhen.toml:12`, `EVERWHEN_LISTEN`, `--listen`.
     pub from: String,
 }
@@ -59,25 +61,45 @@ pub fn shown(
         };
         let flag = flags.iter().find_map(|(flag, value)| value.filter(|_| *flag == key));
         let variable = variable_of(table, key);
-        let (value, from) = match (flag, env(&variable), written) {
-            (Some(value), ..) => (toml(&json!(value)), format!("--{key}")),
-            (None, Some(value), _) if !value.is_empty() => (toml(&json!(value)), variable),
-            (None, _, Some(said)) => (toml(&said.json()?), said.place.to_string()),
-            _ => (default.to_owned(), "default".to_owned()),
+        let default = of_toml(default);
+        let (typed, from) = match (flag, env(&variable), written) {
+            (Some(value), ..) => (json!(value), format!("--{key}")),
+            (None, Some(text), _) if !text.is_empty() => (as_typed(text, &default), variable),
+            (None, _, Some(said)) => (said.json()?, said.place.to_string()),
+            _ => (default, "default".to_owned()),
         };
-        all.push(Shown { key: name, value, from });
+        all.push(Shown { key: name, value: toml(&typed), typed, from });
     }
     for key in ["tenants", "schema", "redact", "attention"] {
         if let Some(said) = top.get(key) {
-            let value = said.json()?;
-            all.push(Shown { key: key.to_owned(), value: toml(&value), from: said.place.to_string() });
+            let (typed, from) = (said.json()?, said.place.to_string());
+            all.push(Shown { key: key.to_owned(), value: toml(&typed), typed, from });
         }
     }
     Ok(all)
 }
 
-/// JSON and TOML write text, numbers, booleans and lists alike.
+/// What stands after `=` in the template; null for nothing.
+fn of_toml(text: &str) -> Value {
+    let read = toml::from_str::<Map<String, Value>>(&format!("it = {text}"));
+    read.ok().and_then(|mut table| table.remove("it")).unwrap_or_default()
+}
+
+/// A variable is always a text; what it says is a number or a boolean where the key takes such.
+fn as_typed(text: String, default: &Value) -> Value {
+    let read = serde_json::from_str::<Value>(&text).ok();
+    let fits = |value: &Value| match default {
+        Value::Null => value.is_u64(),
+        default => value.is_number() && default.is_number() || value.is_boolean() && default.is_boolean(),
+    };
+    read.filter(fits).unwrap_or(Value::String(text))
+}
+
+/// JSON and TOML write text, numbers, booleans and lists alike; what is not set is empty.
 fn toml(value: &Value) -> String {
+    if value.is_null() {
+        return String::new();
+    }
     let Value::Object(members) = value else { return value.to_string() };
     let members: Vec<String> =
         members.iter().map(|(key, value)| format!("{key} = {}", toml(value))).collect();
@@ -88,7 +110,7 @@ fn toml(value: &Value) -> String {
 pub fn as_file(shown: &[Shown]) -> String {
     let mut out = String::new();
     let mut open = "";
-    for Shown { key, value, from } in shown {
+    for Shown { key, value, from, .. } in shown {
         let (table, key) = key.split_once('.').unwrap_or(("", key));
         // What may stand there many times is told in one line each, where no table is open any more.
         if table.is_empty() && !open.is_empty() {

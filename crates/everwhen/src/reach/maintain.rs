@@ -95,10 +95,11 @@ impl Reach {
         }
     }
 
-    /// Copies the whole directory while it is in use. A server writes to its own machine's disk.
-    pub async fn backup(&self, to: &Path) -> Result<Value, Problem> {
-        let to = std::path::absolute(to)
-            .map_err(|error| Problem::new(Code::UsageInvalid, format!("\"{}\": {error}", to.display())))?;
+    /// Copies the whole directory while it is in use. A server writes to its own machine's disk; a path of this machine means
+    /// nothing to one that is `far`.
+    pub async fn backup(&self, to: &Path, far: bool) -> Result<Value, Problem> {
+        let wrong = |error| Problem::new(Code::UsageInvalid, format!("\"{}\": {error}", to.display()));
+        let to = if far { to.to_owned() } else { std::path::absolute(to).map_err(wrong)? };
         match self {
             Reach::Local(local) => Ok(maintain::backup(&local.engine, &to).await?.to_json()),
             Reach::Remote(client) => client.post("/v1/backup", &json!({ "to": to })).await,

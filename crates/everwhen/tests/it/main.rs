@@ -26,6 +26,7 @@ mod profiles;
 mod runs;
 mod scenarios;
 mod secrets;
+mod slips;
 mod spaces;
 mod support;
 mod tokens;

@@ -66,10 +66,11 @@ fn the_settings_in_force_are_shown_with_where_each_came_from() {
     let mut command = place.command(&["serve", "--print-config", "--listen", "127.0.0.1:0", "--json"]);
     let output = command.env("EVERWHEN_HISTORY_KEEP", "7d").output().unwrap();
     let shown: serde_json::Value = serde_json::from_str(&said(output)).unwrap();
-    assert_eq!(shown["events.max_depth"], json!({"value": "64", "from": "everwhen.toml:3"}));
-    assert_eq!(shown["history.keep"], json!({"value": "\"7d\"", "from": "EVERWHEN_HISTORY_KEEP"}));
-    assert_eq!(shown["listen"], json!({"value": "\"127.0.0.1:0\"", "from": "--listen"}));
-    assert_eq!(shown["retention.respect_groups"], json!({"value": "true", "from": "default"}));
+    assert_eq!(shown["events.max_depth"], json!({"value": 64, "from": "everwhen.toml:3"}));
+    assert_eq!(shown["history.keep"], json!({"value": "7d", "from": "EVERWHEN_HISTORY_KEEP"}));
+    assert_eq!(shown["listen"], json!({"value": "127.0.0.1:0", "from": "--listen"}));
+    assert_eq!(shown["retention.respect_groups"], json!({"value": true, "from": "default"}));
+    assert_eq!(shown["tls.cert"], json!({"from": "default"}));
     assert!(!place.path().join(".everwhen").exists(), "nothing is served and nothing made");
     // What is printed for people is a file that says the same.
     let text = said(place.command(&["serve", "--print-config"]).output().unwrap());
@@ -87,8 +88,12 @@ fn every_command_has_a_page_of_the_manual() {
     let page = place.run(&["man", "groups", "put"]).ok().out;
     assert!(page.contains(".TH") && page.contains("Examples"), "{page}");
     place.run(&["man", "--to", "pages"]).ok();
-    for name in ["everwhen.1", "everwhen-publish.1", "everwhen-groups-put.1"] {
+    for name in ["everwhen.1", "everwhen-publish.1", "everwhen-groups.1"] {
         assert!(place.path().join("pages").join(name).exists(), "{name}");
     }
+    let pages = std::fs::read_dir(place.path().join("pages")).unwrap().count();
+    assert!(pages < 80, "one for each command, not {pages}");
+    let groups = std::fs::read_to_string(place.path().join("pages/everwhen-groups.1")).unwrap();
+    assert!(groups.contains(".SH EVERWHEN GROUPS PUT") && groups.contains("Examples"), "{groups}");
     place.run(&["man", "nonsense"]).exits(2);
 }

@@ -1,5 +1,7 @@
 //! `examples/worker`: a worker in Python does the `task` step of an automation, whoever is killed in between.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -11,9 +13,13 @@ struct Worker(Child);
 
 impl Worker {
     fn start(server: &Server, place: &Place) -> Worker {
+        Worker::of(server.url(), place)
+    }
+
+    fn of(url: &str, place: &Place) -> Worker {
         let mut command = Command::new("python3");
         command.arg(examples().join("worker/worker.py")).arg("--once").current_dir(place.path());
-        command.env("EVERWHEN_SERVER", server.url()).env_remove("EVERWHEN_TOKEN");
+        command.env("EVERWHEN_SERVER", url).env_remove("EVERWHEN_TOKEN");
         Worker(command.stdin(Stdio::null()).spawn().expect("python3 is needed to try the example"))
     }
 
@@ -74,6 +80,42 @@ fn a_task_that_was_out_when_the_server_was_killed_is_done_under_the_same_key_and
     place.write(&format!("done/{key}"), r#"{"text":"made before"}"#);
     Worker::start(&server, &place).done();
     assert_eq!(invoices(&place), [json!({"order": 7, "invoice": {"text": "made before"}})]);
+}
+
+/// One request, and nothing or this for an answer.
+fn heard(listener: &TcpListener, answer: Option<&Value>) -> String {
+    let (mut socket, _) = listener.accept().unwrap();
+    let mut reader = BufReader::new(socket.try_clone().unwrap());
+    let (mut first, mut length) = (String::new(), 0);
+    reader.read_line(&mut first).unwrap();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let Some((name, value)) = line.split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).unwrap();
+    if let Some(answer) = answer.map(Value::to_string) {
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());
+        socket.write_all(format!("{head}{answer}").as_bytes()).unwrap();
+    }
+    first.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_server_that_goes_away_during_a_task_is_told_when_it_is_back() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let worker = Worker::of(&format!("http://{}", listener.local_addr().unwrap()), &place);
+    let task = json!({"token": "t", "run": "run_x", "step": "actions[0]", "kind": "worker.render",
+        "input": {"order": 7, "cents": 990}, "idempotency_key": "k", "attempt": 1});
+    assert_eq!(heard(&listener, Some(&json!({ "tasks": [task] }))), "/v1/tasks/poll");
+    assert_eq!(heard(&listener, None), "/v1/tasks/complete");
+    assert_eq!(heard(&listener, Some(&json!({}))), "/v1/tasks/complete");
+    worker.done();
 }
 
 #[test]

@@ -205,6 +205,11 @@ pub struct Repeat {
     pub steps: Vec<Step>,
 }
 
+impl Repeat {
+    /// The most that may be counted to: what goes on longer has likely lost its end, and would fill the ledger.
+    pub const COUNT_MAX: u64 = 1_000_000;
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {

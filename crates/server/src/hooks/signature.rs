@@ -10,6 +10,7 @@
 //! All are HMAC-SHA256 over the body's bytes as they came; `v1a` of Standard Webhooks is Ed25519. Comparisons take as long
 //! for a wrong signature as for the right one. Pure: the time is a value.
 
+use model::id::unhex_any;
 use model::{Code, Problem, base64};
 use ring::{hmac, signature};
 
@@ -195,7 +196,7 @@ fn plain(secret: &Secret, delivery: &Delivery<'_>, headers: &[&str], prefixed: b
         None if prefixed => return Err(Reason::Format),
         None => value,
     };
-    let hex = unhex(text);
+    let hex = unhex_any(text);
     let given = if prefixed { hex } else { hex.or_else(|| base64::decode_loosely(text)) };
     let given = given.filter(|bytes| bytes.len() == 32).ok_or(Reason::Format)?;
     judged(secret.signs(&[delivery.body], &[given]), Ok(()))
@@ -206,21 +207,14 @@ fn stripe(secret: &Secret, delivery: &Delivery<'_>) -> Result<(), Reason> {
     let pairs: Vec<(&str, &str)> = value.split(',').filter_map(|pair| pair.trim().split_once('=')).collect();
     let at = pairs.iter().find(|(name, _)| *name == "t").ok_or(Reason::Format)?.1;
     let given: Vec<Vec<u8>> =
-        pairs.iter().filter(|(name, _)| *name == "v1").filter_map(|(_, text)| unhex(text)).collect();
+        pairs.iter().filter(|(name, _)| *name == "v1").filter_map(|(_, text)| unhex_any(text)).collect();
     judged(secret.signs(&[at.as_bytes(), b".", delivery.body], &given), in_time(delivery, at))
 }
 
 fn slack(secret: &Secret, delivery: &Delivery<'_>) -> Result<(), Reason> {
     let (at, value) =
         (needed(delivery, "x-slack-request-timestamp")?, needed(delivery, "x-slack-signature")?);
-    let given = value.strip_prefix("v0=").and_then(unhex).ok_or(Reason::Format)?;
+    let given = value.strip_prefix("v0=").and_then(unhex_any).ok_or(Reason::Format)?;
     let parts = [b"v0:".as_slice(), at.as_bytes(), b":", delivery.body];
     judged(secret.signs(&parts, &[given]), in_time(delivery, at))
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }

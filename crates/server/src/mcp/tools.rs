@@ -14,7 +14,7 @@ use hyper::{Method, Request};
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Map, Value, json};
 
-use crate::ROUTES;
+use crate::{ROUTES, audit};
 
 /// What a call does besides its request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -345,8 +345,14 @@ async fn send(
     }
     *request.extensions_mut() = head.extensions.clone();
     request.extensions_mut().remove::<MatchedPath>();
-    let response = TowerToHyperService::new(router.clone()).call(request).await;
-    let response = response.map_err(|never| unsent(&never))?;
+    // An act of its own, under the id of the request that it came in.
+    let answer = async {
+        match TowerToHyperService::new(router.clone()).call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    };
+    let response = audit::under_id(audit::request_id(), answer).await;
     let good = response.status().is_success();
     let bytes = response.into_body().collect().await.map_err(|error| unsent(&error))?.to_bytes();
     let document: Value = serde_json::from_slice(&bytes).map_err(|error| unsent(&error))?;

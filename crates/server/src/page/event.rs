@@ -5,7 +5,9 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use serde_json::Value;
 
-use super::html::{Head, facts, instant, json, link, page, plain, state, table, word};
+use super::html::{
+    Head, facts, instant, json, link, list, page, plain, state, table, to_automation, to_group, to_run,
+};
 use super::{Shown, Visit, said};
 use crate::{events, runs};
 
@@ -32,10 +34,6 @@ fn about(event: &Value) -> String {
         shown.push(("subject", format!("{}/{}", plain(&subject["kind"]), plain(&subject["id"]))));
     }
     format!("{}<h2>Payload</h2>{}", facts(&shown), json(&event["payload"]))
-}
-
-fn list(items: &Value) -> &[Value] {
-    items.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn causes(lineage: &Value) -> String {
@@ -74,9 +72,9 @@ fn tree(effects: &[Value]) -> String {
 
 /// A run in a tree stands there whole or by its id.
 fn of_run(run: &Value) -> String {
-    let id = run.as_str().or_else(|| run["id"].as_str()).unwrap_or_default();
+    let id = if run.is_string() { run } else { &run["id"] };
     let (name, status) = (plain(&run["automation"]), run["status"].as_str().map(state).unwrap_or_default());
-    format!("run {} {name} {status}", link(&format!("/ui/runs/{}", word(id)), id))
+    format!("run {} {name} {status}", to_run(id))
 }
 
 fn automations(why: &Value) -> String {
@@ -90,11 +88,10 @@ fn automations(why: &Value) -> String {
 
 /// One decision as a row.
 pub fn decision(decision: &Value) -> Vec<String> {
-    let name = decision["automation"].as_str().unwrap_or_default();
-    let run = decision["run"].as_str().map(|id| link(&format!("/ui/runs/{}", word(id)), id));
+    let run = Some(&decision["run"]).filter(|run| run.is_string()).map(to_run);
     let values = &decision["values"];
     vec![
-        link(&format!("/ui/automations/{}", word(name)), name),
+        to_automation(&decision["automation"]),
         decision["outcome"].as_str().map(state).unwrap_or_default(),
         plain(&decision["reason"]),
         plain(&decision["gate"]),
@@ -105,11 +102,7 @@ pub fn decision(decision: &Value) -> Vec<String> {
 
 fn groups(why: &Value) -> String {
     let row = |group: &Value| {
-        let name = group["group"].as_str().unwrap_or_default();
-        vec![
-            link(&format!("/ui/groups/{}", word(name)), name),
-            group["state"].as_str().map(state).unwrap_or_default(),
-        ]
+        vec![to_group(&group["group"]), group["state"].as_str().map(state).unwrap_or_default()]
     };
     let rows: Vec<Vec<String>> = list(&why["groups"]).iter().map(row).collect();
     table("Groups", &["Group", "State"], &rows, "No group takes it.")

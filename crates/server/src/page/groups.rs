@@ -5,13 +5,9 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use serde_json::Value;
 
-use super::html::{Head, facts, instant, json, link, page, plain, state, table, word};
+use super::html::{Head, facts, instant, json, link, list, page, plain, state, table, to_group, word};
 use super::{Shown, Visit, said};
 use crate::groups as door;
-
-fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value[name].as_array().map_or(&[], Vec::as_slice)
-}
 
 fn standing(group: &Value) -> String {
     if group["halted_on"].is_u64() {
@@ -27,13 +23,12 @@ pub async fn groups(visit: Visit) -> Response {
 async fn every(visit: Visit) -> Shown {
     let found = said(door::list(visit.asking("")?).await).await?;
     let row = |group: &Value| {
-        let name = group["name"].as_str().unwrap_or_default();
         let columns = ["pattern", "lag", "inflight", "dead_letters", "floor"];
-        let mut row = vec![link(&format!("/ui/groups/{}", word(name)), name), standing(group)];
+        let mut row = vec![to_group(&group["name"]), standing(group)];
         row.extend(columns.iter().map(|column| plain(&group[*column])));
         row
     };
-    let rows: Vec<Vec<String>> = list(&found, "groups").iter().map(row).collect();
+    let rows: Vec<Vec<String>> = list(&found["groups"]).iter().map(row).collect();
     let columns = ["Group", "State", "Pattern", "Behind", "In flight", "Dead letters", "Floor"];
     let body = table("Groups", &columns, &rows, "There is none. `everwhen groups put` makes one.");
     Ok(page(StatusCode::OK, &Head { title: "Groups", at: "/ui/groups" }, &body))
@@ -60,7 +55,7 @@ async fn one(name: String, visit: Visit) -> Shown {
             instant(&letter["at"]),
         ]
     };
-    let rows: Vec<Vec<String>> = list(&dead, "dead_letters").iter().map(row).collect();
+    let rows: Vec<Vec<String>> = list(&dead["dead_letters"]).iter().map(row).collect();
     let next = dead["next"].as_str();
     let more = next.map(|next| link(&format!("/ui/groups/{}?cursor={}", word(&name), word(next)), "More"));
     let columns = ["Event", "Topic", "Reason", "Attempts", "Error", "At"];

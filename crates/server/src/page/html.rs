@@ -58,6 +58,26 @@ pub fn link(to: &str, shown: &str) -> String {
     format!("<a href=\"{}\">{}</a>", text(to), text(shown))
 }
 
+/// The items of a list; none when it is no list.
+pub fn list(items: &Value) -> &[Value] {
+    items.as_array().map_or(&[], Vec::as_slice)
+}
+
+pub fn to_run(id: &Value) -> String {
+    let id = id.as_str().unwrap_or_default();
+    link(&format!("/ui/runs/{}", word(id)), id)
+}
+
+pub fn to_automation(name: &Value) -> String {
+    let name = name.as_str().unwrap_or_default();
+    link(&format!("/ui/automations/{}", word(name)), name)
+}
+
+pub fn to_group(name: &Value) -> String {
+    let name = name.as_str().unwrap_or_default();
+    link(&format!("/ui/groups/{}", word(name)), name)
+}
+
 /// A value as people read it: text without its quotes, nothing for what is absent.
 pub fn plain(value: &Value) -> String {
     match value {

@@ -6,23 +6,11 @@ use hyper::StatusCode;
 use serde_json::Value;
 
 use super::event::decision;
-use super::html::{Head, facts, field, instant, json, link, page, plain, state, table, word};
+use super::html::{
+    Head, facts, field, instant, json, link, list, page, plain, state, table, to_automation, to_run, word,
+};
 use super::{Shown, Visit, said};
 use crate::runs as door;
-
-fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value[name].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn to_run(id: &Value) -> String {
-    let id = id.as_str().unwrap_or_default();
-    link(&format!("/ui/runs/{}", word(id)), id)
-}
-
-fn to_automation(name: &Value) -> String {
-    let name = name.as_str().unwrap_or_default();
-    link(&format!("/ui/automations/{}", word(name)), name)
-}
 
 pub async fn runs(visit: Visit) -> Response {
     listed(visit).await.into_response()
@@ -46,7 +34,7 @@ async fn listed(visit: Visit) -> Shown {
             plain(&run["error"]["message"]),
         ]
     };
-    let rows: Vec<Vec<String>> = list(&found, "runs").iter().map(row).collect();
+    let rows: Vec<Vec<String>> = list(&found["runs"]).iter().map(row).collect();
     let columns = ["Started", "Run", "Automation", "Status", "By", "Error"];
     let shown = table("Runs, newest first", &columns, &rows, "There is no run that fits.");
     let fields = field("automation", "Automation", given.text("automation").unwrap_or_default(), "")
@@ -82,7 +70,7 @@ async fn one(id: String, visit: Visit) -> Shown {
             ("says", plain(&run["error"]["message"])),
         ]),
         steps(&run),
-        waiting("It waits for", list(&run, "waits"), "It waits for nothing."),
+        waiting("It waits for", list(&run["waits"]), "It waits for nothing."),
         format!("<h2>Output</h2>{}", json(&run["output"])),
         decided(&why),
     ];
@@ -102,7 +90,7 @@ fn steps(run: &Value) -> String {
             if output.is_null() { String::new() } else { format!("<code>{}</code>", plain(output)) },
         ]
     };
-    let rows: Vec<Vec<String>> = list(run, "steps").iter().map(row).collect();
+    let rows: Vec<Vec<String>> = list(&run["steps"]).iter().map(row).collect();
     let columns = ["Step", "Kind", "Status", "Attempts", "Error", "Output"];
     table("Steps", &columns, &rows, "No step has been taken.")
 }
@@ -135,7 +123,7 @@ pub async fn waits(visit: Visit) -> Response {
 
 async fn all_waits(visit: Visit) -> Shown {
     let found = said(door::waits(visit.asking("")?).await).await?;
-    let body = waiting("What runs wait for", list(&found, "waits"), "Nothing waits.");
+    let body = waiting("What runs wait for", list(&found["waits"]), "Nothing waits.");
     Ok(page(StatusCode::OK, &Head { title: "Waits", at: "/ui/waits" }, &body))
 }
 
@@ -161,7 +149,7 @@ async fn every(visit: Visit) -> Shown {
             instant(&automation["next"]),
         ]
     };
-    let rows: Vec<Vec<String>> = list(&found, "automations").iter().map(row).collect();
+    let rows: Vec<Vec<String>> = list(&found["automations"]).iter().map(row).collect();
     let columns = ["Automation", "State", "Managed by", "Next"];
     let body = table("Automations", &columns, &rows, "There is none. `everwhen apply` puts some into force.");
     Ok(page(StatusCode::OK, &Head { title: "Automations", at: "/ui/automations" }, &body))
@@ -174,7 +162,7 @@ pub async fn automation(Path(name): Path<String>, visit: Visit) -> Response {
 async fn explained(name: String, visit: Visit) -> Shown {
     let found =
         said(door::explain(Path(("automation".to_owned(), name.clone())), visit.asking("")?).await).await?;
-    let recent: Vec<Vec<String>> = list(&found, "recent").iter().map(decision).collect();
+    let recent: Vec<Vec<String>> = list(&found["recent"]).iter().map(decision).collect();
     let near = |near: &Value| {
         let at = plain(&near["position"]);
         vec![
@@ -184,8 +172,8 @@ async fn explained(name: String, visit: Visit) -> Shown {
             format!("<code>{}</code>", plain(&near["values"])),
         ]
     };
-    let nearest: Vec<Vec<String>> = list(&found, "nearest").iter().map(near).collect();
-    let next: String = list(&found, "next").iter().map(|at| format!("<li>{}</li>", instant(at))).collect();
+    let nearest: Vec<Vec<String>> = list(&found["nearest"]).iter().map(near).collect();
+    let next: String = list(&found["next"]).iter().map(|at| format!("<li>{}</li>", instant(at))).collect();
     let decisions = ["Automation", "Outcome", "Reason", "Gate", "Run", "Values"];
     let body = [
         facts(&[("on", plain(&found["enabled"])), ("outcomes", plain(&found["counts"]))]),

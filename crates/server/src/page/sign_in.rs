@@ -34,6 +34,11 @@ pub fn form(why: &str, status: StatusCode) -> Response {
     guarded(response)
 }
 
+/// `GET /ui/sign-in`
+pub async fn sign_in_page() -> Response {
+    form("Sign in with a token (an owner or admin gives one out: everwhen tokens create).", StatusCode::OK)
+}
+
 /// `POST /ui/sign-in`: keeps the token; whether it is good, the next page finds out.
 pub async fn sign_in(State(doors): State<Arc<Doors>>, request: Request) -> Response {
     let secure = request.headers().get("x-forwarded-proto").is_some_and(|proto| proto == "https");

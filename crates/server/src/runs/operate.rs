@@ -10,11 +10,11 @@ use model::{Code, Problem, time};
 use serde_json::{Map, Value, json};
 
 use super::{BODY_MAX, ok};
-use crate::aside;
 use crate::body::{instant, object, only_json};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
+use crate::{aside, audit};
 
 /// Longer than this nobody is kept waiting for a run.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -159,7 +159,9 @@ pub async fn bulk(call: Call) -> Answer {
     };
     let dry_run = flag(&mut said, "dry_run")?;
     let bulk = chosen(verb, said.get("where"), dry_run)?;
-    ok(&aside::blocking(move || tenant.runs_in_bulk(&bulk)).await?)
+    let told = aside::blocking(move || tenant.runs_in_bulk(&bulk)).await?;
+    audit::did(told.clone());
+    ok(&told)
 }
 
 fn chosen(verb: Verb, given: Option<&Value>, dry_run: bool) -> Result<Bulk, Problem> {

@@ -13,7 +13,7 @@ use engine::Seen;
 use engine::tenant::{Change, Changes, Changing, Chosen};
 use model::Problem;
 
-use super::{after, farewell, leave, problem_frame, ready, slow, streamed};
+use super::{after, has_room, leave, next, problem_frame, ready, streamed};
 use crate::caller::Call;
 use crate::connection::Cut;
 use crate::pipe::{Feed, pipe};
@@ -58,13 +58,8 @@ async fn stream(call: Call, of: Changing, chosen: Chosen, after: Option<u64>) ->
 
 async fn run(mut changes: Changes, (of, seen): (Changing, Seen), feed: &Feed, doors: &Doors) {
     feed.push(ready(changes.position()).as_bytes());
-    loop {
-        match tokio::time::timeout(doors.patience.reader, feed.room()).await {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(_) => return feed.push(problem_frame(&slow(doors)).as_bytes()),
-        }
-        let looked = match grown(&mut changes, feed, doors).await {
+    while has_room(feed, doors).await {
+        let looked = match next(changes.grown(), feed, doors).await {
             Some(Ok(())) => {
                 let seen = seen.clone();
                 aside::blocking(move || Ok((look(&mut changes, of, &seen)?, changes))).await
@@ -90,25 +85,6 @@ fn look(changes: &mut Changes, of: Changing, seen: &Seen) -> Result<Vec<Change>,
         Changing::Decisions => seen.sees_decision(&change.now),
     });
     Ok(told)
-}
-
-/// Waits, with a sign of life now and then; `None` when the stream is over.
-async fn grown(changes: &mut Changes, feed: &Feed, doors: &Doors) -> Option<Result<(), Problem>> {
-    let mut grown = std::pin::pin!(changes.grown());
-    loop {
-        tokio::select! {
-            biased;
-            () = feed.gone() => return None,
-            () = doors.closing() => {
-                feed.push(farewell().as_bytes());
-                return None;
-            }
-            waited = tokio::time::timeout(doors.patience.ping, &mut grown) => match waited {
-                Ok(grown) => return Some(grown),
-                Err(_) => feed.push(b": ping\n\n"),
-            },
-        }
-    }
 }
 
 fn frames(of: Changing, told: &[Change]) -> String {

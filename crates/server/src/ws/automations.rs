@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::authority::Permission;
 use engine::command::Toggle;
 use engine::{Follow, Follower, Tenant};
+use hyper::StatusCode;
 use model::event::Event;
 use model::topic::Pattern;
 use model::{Code, Problem};
@@ -19,6 +20,8 @@ use crate::session::outbox::Outbox;
 
 /// The subscription of those who said `subscribe_automations`; no other can have this name.
 const WATCH: &str = "\u{0}automations";
+/// Where HTTP does the same.
+const ROUTE: &str = "/v1/automations";
 /// Lifecycle events taken at once.
 const EVENTS_MAX: usize = 100;
 
@@ -79,7 +82,10 @@ async fn done(
         "create_automation" => {
             session.allow(Permission::AutomationAdmin).await?;
             let said = defined(said.remove("automation"))?;
-            return act(session, "automation_created", move |tenant| tenant.create_automation(&said)).await;
+            let made =
+                act(session, "automation_created", move |tenant| tenant.create_automation(&said)).await?;
+            session.administered("automations.create", ROUTE.to_owned(), StatusCode::CREATED).await;
+            return Ok(made);
         }
         _ => {}
     }
@@ -101,25 +107,43 @@ async fn done(
             let tenant = session.tenant.clone();
             Ok(shown("automation_detail", aside::blocking(move || tenant.automation(&name)).await?))
         }
+        "run_automation" => run(session, name).await,
+        _ => changed(session, kind, name, said).await,
+    }
+}
+
+/// What a route would do, and in the audit it is what that route does.
+async fn changed(
+    session: &Session<Frames>,
+    kind: &str,
+    name: String,
+    mut said: Map<String, Value>,
+) -> Result<Value, Problem> {
+    let path = format!("{ROUTE}/{name}");
+    let (done, path, word, status) = match kind {
         "update_automation" => {
             let Some(Value::Object(patch)) = said.remove("patch") else {
                 return Err(wrong("patch", "is an object of the keys to change"));
             };
-            act(session, "automation_updated", move |tenant| tenant.patch_automation(&name, &patch)).await
+            let patched = move |tenant: &Tenant| tenant.patch_automation(&name, &patch);
+            (act(session, "automation_updated", patched).await?, path, "patch", StatusCode::OK)
         }
-        "delete_automation" => delete(session, name).await,
-        "toggle_automation" => {
+        "delete_automation" => (delete(session, name).await?, path, "delete", StatusCode::NO_CONTENT),
+        _ => {
             let enabled = said.get("enabled").and_then(Value::as_bool);
             let enabled = enabled.ok_or_else(|| wrong("enabled", "is true or false"))?;
             let toggle = if enabled { Toggle::Enable } else { Toggle::Disable };
-            act(session, "automation_updated", move |tenant| {
+            let word = if enabled { "enable" } else { "disable" };
+            let toggled = move |tenant: &Tenant| {
                 tenant.set_automation(&name, toggle)?;
                 tenant.automation(&name)
-            })
-            .await
+            };
+            let done = act(session, "automation_updated", toggled).await?;
+            (done, format!("{path}/{word}"), word, StatusCode::OK)
         }
-        _ => run(session, name).await,
-    }
+    };
+    session.administered(&format!("automations.{word}"), path, status).await;
+    Ok(done)
 }
 
 fn wrong(name: &str, what: &str) -> Problem {

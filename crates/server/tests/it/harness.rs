@@ -69,6 +69,11 @@ impl Server {
         Server::start_on(patience, token, engine::Options::default())
     }
 
+    /// With other settings of the engine.
+    pub fn set(settings: engine::settings::Settings, token: Option<&str>) -> Server {
+        Server::start_on(Patience::default(), token, engine::Options { settings, ..Default::default() })
+    }
+
     /// Over TLS, with the certificate and key in these files.
     pub fn secure(certificate: &std::path::Path, key: &std::path::Path) -> Server {
         let tls = server::Tls::new(certificate.to_owned(), key.to_owned()).unwrap();

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod acts;
 mod audit;
 mod automations;
+mod bounds;
 mod changes;
 mod client;
 mod clock;
@@ -19,6 +21,7 @@ mod hooks;
 mod idempotency;
 mod json_bodies;
 mod leaks;
+mod life;
 mod logins;
 mod maintain;
 mod mcp;

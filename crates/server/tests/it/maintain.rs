@@ -1,5 +1,6 @@
 //! The care of a data directory through the server that holds it.
 
+use engine::settings::Settings;
 use serde_json::{Value, json};
 
 use crate::harness::{Server, TempDir};
@@ -34,15 +35,15 @@ fn verify_answers_beside_the_writer() {
 
 #[test]
 fn a_backup_goes_to_a_new_directory_only() {
-    let server = Server::start();
+    let dir = TempDir::new();
+    let server = Server::set(Settings { backups: Some(dir.0.clone()), ..Settings::default() }, None);
     server.publish("a.b", "1");
-    let to = TempDir::new();
-    let body = json!({ "to": to.0 }).to_string();
-    let made = server.post("/v1/backup", &body).ok(200);
+    let body = r#"{"to":"monday"}"#;
+    let made = server.post("/v1/backup", body).ok(200);
     assert_eq!(made["tenants"][0]["tenant"], "main");
-    assert!(to.0.join("backup.json").exists());
-    server.post("/v1/backup", &body).refused(409, "store.exists");
-    server.post("/v1/backup", r#"{"to":"relative"}"#).refused(400, "request.invalid");
+    assert!(dir.0.join("monday/backup.json").exists());
+    server.post("/v1/backup", body).refused(409, "store.exists");
+    server.post("/v1/backup", r#"{"to":7}"#).refused(400, "request.invalid");
 }
 
 #[test]

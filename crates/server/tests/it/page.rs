@@ -134,9 +134,14 @@ fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
 
     let blind = format!("cookie: everwhen={publisher}");
     for path in ["/", "/ui/runs", "/ui/groups", "/ui/events/1"] {
-        let refused = server.send("GET", path, &[&blind], "").status;
-        assert!([403, 404].contains(&refused), "{path}: {refused}");
+        let refused = server.send("GET", path, &[&blind], "");
+        assert_eq!(refused.status, 403, "{path}");
+        for words in ["may not read this", "name=\"token\""] {
+            assert!(refused.text().contains(words), "{path}: {}", refused.text());
+        }
     }
+    let page = server.get("/ui/sign-in");
+    assert!(page.status == 200 && page.text().contains("name=\"token\""), "{}", page.text());
     for wrong in ["", "token=", "token=a%0d%0aset-cookie:x", "token=x&token=y", "nonsense"] {
         let status = server.send("POST", "/ui/sign-in", &form, wrong).status;
         assert!((400..500).contains(&status), "{wrong}: {status}");

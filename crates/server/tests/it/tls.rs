@@ -57,11 +57,8 @@ fn requests_are_answered_over_tls_and_a_new_certificate_counts_from_the_next_con
 }
 
 #[test]
-fn who_speaks_without_tls_is_not_answered() {
+fn who_asks_without_tls_is_told_so_in_words() {
     let server = Server::secure(&certificate("server.pem"), &certificate("server.key"));
-    let mut socket = TcpStream::connect(server.address).unwrap();
-    socket.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    let _ = socket.read_to_end(&mut answer);
-    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    let refused = server.get("/livez").refused(400, "request.invalid");
+    assert!(refused["hint"].as_str().unwrap().contains("https://"), "{refused}");
 }

@@ -415,3 +415,11 @@ fn frames_that_are_none_end_their_connection_and_nothing_else() {
     assert!(matches!(endless.next(), Frame::Close(..) | Frame::Gone));
     server.get("/livez").ok(200);
 }
+
+#[test]
+fn a_message_that_is_too_large_ends_the_session_with_a_reason() {
+    let server = Server::start();
+    let mut socket = Socket::open(&server, &[]);
+    socket.frame(0x81, &vec![b' '; (1 << 20) + 1]);
+    assert_eq!(socket.next(), Frame::Close(1009, "a message has at most 1048576 bytes".to_owned()));
+}

@@ -44,7 +44,7 @@ impl Dispatcher {
 
     fn next_ready(&self, sight: &Sight) -> Option<Position> {
         let seen = |position: &Position| {
-            sight.is_whole() || self.slots.get(position).is_some_and(|slot| sight.sees_event(&slot.event))
+            sight.sees_all() || self.slots.get(position).is_some_and(|slot| sight.sees_event(&slot.event))
         };
         let (_, position) = self.ready.iter().find(|(_, position)| seen(position)).copied()?;
         match self.group.definition.ordering {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::record::{DeadReason, Moved, Span};
-use model::{Position, Problem, Timestamp};
+use model::{Code, Position, Problem, Timestamp};
 
 use super::{PULL_MAX, PULL_WAIT_MAX, Settled};
 use crate::authority::Sight;
@@ -17,6 +17,18 @@ use crate::writer::Moment;
 
 /// How long the record of a failure has to come after whoever reported it went away.
 const ABANDONED: Duration = Duration::from_secs(1);
+
+/// Longest that a worker may keep a delivery, or put it off, with one word.
+const HOLD_MAX: Duration = Duration::from_secs(12 * 3600);
+
+fn bounded(name: &str, length: Duration) -> Result<(), Problem> {
+    if length <= HOLD_MAX {
+        return Ok(());
+    }
+    Err(Problem::new(Code::GroupInvalid, format!("\"{name}\" is at most 12 h"))
+        .hint("say it again before the time is over")
+        .at(format!("/{name}")))
+}
 
 impl Tenant {
     /// Takes up to `max` events, waiting up to `wait` for the first. Dropping the future hands nothing out.
@@ -35,7 +47,8 @@ impl Tenant {
         let started = self.real();
         loop {
             let handle = self.handle(name)?;
-            let _choosy = (!sight.is_whole()).then(|| handle.choosy());
+            let takes_all = sight.sees_all() || sight.takes_all_of(&handle.dispatcher().group.definition);
+            let _choosy = (!takes_all).then(|| handle.choosy());
             let mut woken = std::pin::pin!(handle.wake.notified());
             woken.as_mut().enable();
             let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX), sight).await?;
@@ -196,6 +209,7 @@ impl Tenant {
         delay: Option<Duration>,
         error: Option<String>,
     ) -> Result<Settled, Problem> {
+        bounded("delay", delay.unwrap_or_default())?;
         self.observe_held(name, tokens, false)?;
         self.nack_uncounted(name, tokens, delay, error).await
     }
@@ -224,6 +238,7 @@ impl Tenant {
     }
 
     pub async fn extend(&self, name: &str, tokens: &[String], by: Duration) -> Result<Settled, Problem> {
+        bounded("by", by)?;
         let handle = self.handle(name)?;
         let mut dispatcher = handle.dispatcher();
         let now = dispatcher.now(self.moment());

@@ -222,11 +222,11 @@ impl Checker<'_> {
         let doc = Doc::of(node.clone());
         let counts = match &doc.kind {
             DocKind::Other => true,
-            DocKind::Number(n) => n.as_u64().is_some(),
+            DocKind::Number(n) => n.as_u64().is_some_and(|n| n <= definition::Repeat::COUNT_MAX),
             _ => false,
         };
         if !counts {
-            self.error(doc.wrong("how often, a whole number from 0"));
+            self.error(doc.wrong("how often, a whole number from 0 to 1000000"));
         }
     }
 
