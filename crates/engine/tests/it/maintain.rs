@@ -41,6 +41,14 @@ pub fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
+/// A file that its engine has renamed or removed meanwhile is read under its next name, or holds nothing.
+fn read(path: &Path) -> Vec<u8> {
+    match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        read => read.unwrap(),
+    }
+}
+
 /// Files below `dir` that hold these bytes.
 pub fn holding(dir: &Path, needle: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -48,7 +56,7 @@ pub fn holding(dir: &Path, needle: &str) -> Vec<PathBuf> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(holding(&path, needle));
-        } else if std::fs::read(&path).unwrap().windows(needle.len()).any(|w| w == needle.as_bytes()) {
+        } else if read(&path).windows(needle.len()).any(|w| w == needle.as_bytes()) {
             found.push(path);
         }
     }
