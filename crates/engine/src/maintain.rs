@@ -76,6 +76,18 @@ fn dir_of(tenant: &Tenant) -> Result<PathBuf, Problem> {
     tenant.dir().cloned().ok_or_else(nowhere)
 }
 
+/// As [`aside`], with no other maintenance of the tenant beside it.
+pub(crate) async fn alone<T: Send + 'static>(
+    tenant: &Tenant,
+    work: impl FnOnce(&Tenant) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    aside(tenant, |tenant| {
+        let _alone = tenant.upkeep().alone();
+        work(tenant)
+    })
+    .await
+}
+
 /// Runs long work on a thread of its own, so that no async worker waits for a disk.
 async fn aside<T: Send + 'static>(
     tenant: &Tenant,

@@ -60,7 +60,8 @@ pub struct Seals {
     /// There is a key, or was one, or nobody has looked yet: lines may hold sealed bodies.
     used: AtomicBool,
     /// A body was met whose key is not there.
-    missed: AtomicBool,
+    /// A key that something was sealed with and that is not here.
+    missed: RwLock<Option<String>>,
 }
 
 impl Seals {
@@ -77,8 +78,8 @@ impl Seals {
         self.used.load(Ordering::Acquire)
     }
 
-    pub fn missed(&self) -> bool {
-        self.missed.load(Ordering::Acquire)
+    pub fn missed(&self) -> Option<String> {
+        read(&self.missed).clone()
     }
 
     pub fn hold(&self, id: &str, held: Held) {
@@ -171,7 +172,7 @@ impl Seals {
             Some(Held::Key { key, .. }) => *key,
             Some(Held::Forgotten { .. }) => return Ok(None),
             None => {
-                self.missed.store(true, Ordering::Release);
+                *write(&self.missed) = Some(id.to_owned());
                 return Err(unreadable(format!("it is sealed, and its key \"{id}\" is missing")));
             }
         };

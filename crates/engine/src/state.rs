@@ -247,11 +247,11 @@ impl State {
         self.open
     }
 
-    /// Moves the WAL into the file. Slow: called off the loop's hot path.
-    pub fn checkpoint(&self) -> Result<()> {
+    /// Moves the WAL into the file and cuts it; false when somebody else looks at it. Slow: called off the loop's hot path.
+    pub fn checkpoint(&self) -> Result<bool> {
         let mut run = self.db.prepare("PRAGMA wal_checkpoint(TRUNCATE)")?;
-        run.query_row([], |_| Ok(())).optional()?;
-        Ok(())
+        let busy: Option<i64> = run.query_row([], |row| row.get(0)).optional()?;
+        Ok(busy != Some(1))
     }
 
     /// Notes which ledger this is the state of, by the chain after its first line. It is no part of the dump.

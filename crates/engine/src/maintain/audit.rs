@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ledger::disk::OsDisk;
@@ -165,8 +166,12 @@ fn keys_of(tenant_dir: &Path) -> PathBuf {
     data.join("keys")
 }
 
+/// Tenants sign at the same time, and the first who do would each make a key.
+static MAKING: Mutex<()> = Mutex::new(());
+
 fn key_pair(keys: &Path) -> Result<Ed25519KeyPair, Problem> {
     let path = keys.join(KEY);
+    let _alone = lock(&MAKING);
     let seed: [u8; 32] = match files::read_small(&path)? {
         Some(text) => std::str::from_utf8(&text).ok().and_then(|text| model::id::unhex(text.trim())).ok_or_else(
             || {
@@ -289,5 +294,22 @@ impl Audited {
                 finding.kind = FindingKind::Corrupt;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_sign_first_at_the_same_time_sign_with_one_key() {
+        let dir = std::env::temp_dir().join(format!("everwhen-audit-{}", std::process::id()));
+        for round in 0..20 {
+            let keys = dir.join(round.to_string());
+            let public = |_: &usize| key_pair(&keys).map(|pair| pair.public_key().as_ref().to_vec()).unwrap();
+            let made: BTreeSet<Vec<u8>> = crate::pool::each(8, &[0; 8], public).into_iter().collect();
+            assert_eq!(made.len(), 1, "in round {round}");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

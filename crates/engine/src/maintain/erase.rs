@@ -17,7 +17,7 @@ use model::record::Record;
 use model::{Code, Position, Problem};
 use serde::Deserialize;
 
-use super::{aside, broken, files, snapshot};
+use super::{aside, files, snapshot};
 use crate::command::Command;
 use crate::faults::planted;
 use crate::read;
@@ -257,11 +257,13 @@ fn clean_copies(tenant: &Tenant, erased: &BTreeSet<Position>) -> Result<(), Prob
     if !snapshot::positions(dir).is_empty() {
         snapshot::take_keeping(tenant, 1)?;
     }
-    tenant.with_writer(|writer| {
-        writer.settle().map_err(|Fatal(problem)| problem)?;
-        tenant.let_go_of_rows()?;
-        writer.state.checkpoint().map_err(broken)
-    })
+    match tenant.cut_state_log()? {
+        true => Ok(()),
+        false => {
+            Err(Problem::new(Code::StorageFailed, "the log of state.db is being copied and could not be cut")
+                .hint("ask again: until then what was erased may stand in that file"))
+        }
+    }
 }
 
 /// Finishes what a crash interrupted.

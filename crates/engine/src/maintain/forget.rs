@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::erase::{Doomed, runs, wipe, with_quotes};
-use super::{aside, files};
+use super::{alone, files};
 use crate::admit::Caller;
 use crate::entity::{Action, Write};
 use crate::sealing::Held;
@@ -46,8 +46,8 @@ impl Tenant {
     pub async fn forget_space(&self, by: &Caller, space: &str) -> Result<Value, Problem> {
         crate::tenant::spaces::check_name(space)?;
         let (by, named) = (by.clone(), space.to_owned());
-        let events = aside(self, move |tenant| {
-            let _alone = tenant.upkeep().alone();
+        let events = alone(self, move |tenant| {
+            known(tenant, &named)?;
             forget(tenant, &by, Pending { space: named, through: None })
         });
         let events = events.await?;
@@ -55,6 +55,21 @@ impl Tenant {
         shown["events"] = events.into();
         Ok(shown)
     }
+}
+
+/// A name with a typo is not taken for something that was forgotten.
+fn known(tenant: &Tenant, space: &str) -> Result<(), Problem> {
+    if tenant.has_space_row(space) {
+        return Ok(());
+    }
+    let (events, beside) = of_space(tenant, space, tenant.head())?;
+    if events.is_empty() && beside.is_empty() {
+        let detail = format!("nothing was ever written in a space \"{space}\"");
+        return Err(Problem::new(Code::NotFound, detail)
+            .hint("events show their space; `everwhen space list` shows those that are sealed")
+            .at("/name"));
+    }
+    Ok(())
 }
 
 fn forget(tenant: &Tenant, by: &Caller, mut pending: Pending) -> Result<u64, Problem> {

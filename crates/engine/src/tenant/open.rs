@@ -17,7 +17,7 @@ use model::{Code, Problem};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::{Inner, Surroundings, Tenant, closing, effects, witness};
+use super::{Inner, Surroundings, Tenant, closing, effects, spaces, witness};
 use crate::admit::{Admitter, Layer};
 use crate::command::Command;
 use crate::deliver::{Registry, lock};
@@ -250,7 +250,7 @@ impl Tenant {
 /// The state of a tenant that ends: which ledger it is of, and no log beside it.
 fn put_away(writer: &Writer) -> Result<(), Problem> {
     note_origin(writer.ledger.as_ref(), &writer.state)?;
-    writer.state.checkpoint().map_err(broken)
+    writer.state.checkpoint().map(drop).map_err(broken)
 }
 
 /// The tenant's key from `DATA/keys/<tenant>`, made on first use: durable before anything is sealed with it.
@@ -305,7 +305,8 @@ fn open_home(home: Home) -> Result<Ground, Problem> {
                 Box::new(Unsealed { within: Box::new(ledger), seals: seals.clone() });
             // On a full disk it gives up what is kept back: the state's log needs room before anything can be read.
             ledger.is_full();
-            let mut state = open_state(ledger.as_ref(), &dir)?;
+            let mut state = open_state(ledger.as_ref(), &dir)
+                .map_err(|problem| seals.missed().map_or(problem, |id| spaces::missing(None, &id)))?;
             state.seals = seals;
             Ok(Ground { ledger, raw, opened, state, dir: Some(dir) })
         }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use super::Tenant;
 use crate::admit::{Caller, check_default_space};
 use crate::entity::own::SPACE;
-use crate::entity::{Action, Row, Write};
+use crate::entity::{Action, Row, Write, check_id};
+use crate::maintain;
 use crate::sealing::{ALL, Held, keys};
 
 impl Tenant {
@@ -21,6 +22,12 @@ impl Tenant {
         if name != ALL {
             check_name(name)?;
         }
+        let (by, name) = (by.clone(), name.to_owned());
+        // Beside a forgetting of the same space, its new key would be taken for one of those to destroy.
+        maintain::alone(self, move |tenant| tenant.seal_now(&by, &name)).await
+    }
+
+    fn seal_now(&self, by: &Caller, name: &str) -> Result<(bool, Value), Problem> {
         let row = self.space_row(name);
         if let Some(row) = row.as_ref().filter(|row| key_of(row).is_some()) {
             return Ok((false, shown(row)));
@@ -29,7 +36,7 @@ impl Tenant {
         let mut said = fields_of(row.as_ref());
         said.insert("key".to_owned(), id.clone().into());
         said.insert("sealed_at".to_owned(), json!(self.now()));
-        let written = self.write(&inside(by), Write::of(SPACE, Some(name), Action::Put(said))).await?;
+        let written = self.write_blocking(&inside(by), Write::of(SPACE, Some(name), Action::Put(said)))?;
         self.turn_to(name, &id)?;
         Ok((true, shown(&written.row)))
     }
@@ -72,7 +79,7 @@ impl Tenant {
                 Some(Held::Key { .. }) => id,
                 // It is forgotten as soon as the tenant is open.
                 Some(Held::Forgotten { .. }) => self.new_key(&space)?,
-                None => return Err(missing(&space, &id)),
+                None => return Err(missing(Some(&space), &id)),
             };
             self.seals().turn_to(&space, &id);
         }
@@ -101,6 +108,10 @@ impl Tenant {
         self.space_row(name).as_ref().map(shown).unwrap_or_default()
     }
 
+    pub(crate) fn has_space_row(&self, name: &str) -> bool {
+        self.space_row(name).is_some()
+    }
+
     fn space_row(&self, name: &str) -> Option<Row> {
         self.entity(&inside(&Caller::local()), SPACE, None, name).ok()
     }
@@ -110,6 +121,8 @@ impl Tenant {
 pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     let wrong = |problem: Problem| Problem::new(Code::RequestInvalid, problem.detail()).at("/name");
     check_default_space(name).map_err(wrong)?;
+    // Longer ones may be published in; a row that says what they are could not be written.
+    check_id(name).map_err(wrong)?;
     match name == ALL {
         true => {
             Err(Problem::new(Code::RequestInvalid, "\"*\" stands for all spaces, and one is to be named")
@@ -120,8 +133,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     }
 }
 
-fn missing(space: &str, id: &str) -> Problem {
-    Problem::new(Code::StoreCorrupt, format!("the key \"{id}\" of the sealed space \"{space}\" is missing"))
+/// Nothing is damaged: without the key it would be read, and written, otherwise than it was meant.
+pub(super) fn missing(space: Option<&str>, id: &str) -> Problem {
+    let of = space.map_or("a sealed space".to_owned(), |space| format!("the sealed space \"{space}\""));
+    Problem::new(Code::StoreCorrupt, format!("the key \"{id}\" of {of} is missing"))
         .hint("copy DATA/keys/<tenant>.spaces from where you keep keys; backups do not hold it")
 }
 

@@ -47,6 +47,20 @@ fn calls(line: &str) -> Vec<Vec<String>> {
     parts
 }
 
+/// One of its own that is called like one that stands everywhere would be taken for it: `tasks complete TOKEN` for `--token`.
+#[test]
+fn no_argument_hides_one_that_stands_everywhere() {
+    let tree = tree();
+    let everywhere: Vec<&clap::Arg> = tree.get_arguments().filter(|arg| arg.is_global_set()).collect();
+    assert!(everywhere.len() > 5);
+    walk(&tree, "everwhen", &mut |command, path| {
+        for arg in command.get_arguments().filter(|arg| !arg.is_global_set()) {
+            let hides = everywhere.iter().any(|other| other.get_id() == arg.get_id());
+            assert!(!hides, "{path}: {}", arg.get_id());
+        }
+    });
+}
+
 #[test]
 fn every_command_and_every_argument_has_words() {
     let tree = tree();

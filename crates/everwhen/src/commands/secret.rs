@@ -16,7 +16,8 @@ use crate::session::Session;
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  everwhen secret set pay.key --file key.txt
+  printf %s \"$PAY_KEY\" | everwhen secret set pay.key
+  everwhen secret set tls.key --file key.pem
   everwhen secret list
   everwhen secret rm pay.key")]
 pub struct Args {
@@ -29,9 +30,10 @@ enum What {
     /// Set one, or replace its value from the next request on
     #[command(after_long_help = "\
 Examples:
-  everwhen secret set pay.key --file key.txt")]
+  printf %s \"$PAY_KEY\" | everwhen secret set pay.key
+  everwhen secret set tls.key --file key.pem")]
     Set {
-        /// Up to 64 letters, digits, _, - and .
+        /// Up to 64 letters, digits and any of _ - . in between
         name: String,
         /// Where the value is, to its last byte; without it, stdin without its last line break
         #[arg(long, value_name = "FILE")]

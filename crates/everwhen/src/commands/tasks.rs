@@ -44,13 +44,15 @@ enum What {
     #[command(after_long_help = "Examples:\n  everwhen tasks heartbeat TOKEN")]
     Heartbeat {
         /// As the poll printed it
-        token: String,
+        #[arg(value_name = "TOKEN")]
+        task: String,
     },
     /// The task is done
     #[command(after_long_help = "Examples:\n  everwhen tasks complete TOKEN '{\"pages\": 3}'")]
     Complete {
         /// As the poll printed it
-        token: String,
+        #[arg(value_name = "TOKEN")]
+        task: String,
         /// The output of the step, as JSON
         #[arg(value_name = "OUTPUT", default_value = "null")]
         output: String,
@@ -59,7 +61,8 @@ enum What {
     #[command(after_long_help = "Examples:\n  everwhen tasks fail TOKEN 'out of paper' --final")]
     Fail {
         /// As the poll printed it
-        token: String,
+        #[arg(value_name = "TOKEN")]
+        task: String,
         /// Why
         #[arg(value_name = "ERROR")]
         error: Option<String>,
@@ -81,19 +84,19 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             let mut taken = reach.tell_tasks("poll", &Value::Object(said)).await?;
             show(&serde_json::from_value::<Vec<Value>>(taken["tasks"].take()).unwrap_or_default(), session)
         }
-        What::Heartbeat { token } => {
-            let told = reach.tell_tasks("heartbeat", &json!({ "token": token })).await?;
+        What::Heartbeat { task } => {
+            let told = reach.tell_tasks("heartbeat", &json!({ "token": task })).await?;
             session
                 .out
                 .result(&told, || format!("held until {}", told["deadline"].as_str().unwrap_or_default()))
         }
-        What::Complete { token, output } => {
-            let said = json!({"token": token, "output": entity::json(&output)?});
+        What::Complete { task, output } => {
+            let said = json!({"token": task, "output": entity::json(&output)?});
             let told = reach.tell_tasks("complete", &said).await?;
             session.out.result(&told, || "done".to_owned())
         }
-        What::Fail { token, error, is_final } => {
-            let mut said = json!({"token": token, "retryable": !is_final});
+        What::Fail { task, error, is_final } => {
+            let mut said = json!({"token": task, "retryable": !is_final});
             if let Some(error) = error {
                 said["error"] = error.into();
             }

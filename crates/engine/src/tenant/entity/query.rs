@@ -182,15 +182,18 @@ impl Tenant {
         let Some(dir) = self.dir().filter(|_| !self.is_closing()) else {
             return self.with_writer(|writer| read(&writer.state.db));
         };
-        let reader = self.0.row_readers.take(&dir.join("state.db")).map_err(broken)?;
-        let result = read(reader.db());
-        self.0.row_readers.put_back(reader);
-        result
+        self.0.row_readers.look(&dir.join("state.db"), read).map_err(broken)?
     }
 
-    /// Lets the log of `state.db` be cut.
-    pub(crate) fn let_go_of_rows(&self) -> Result<(), Problem> {
-        self.0.row_readers.let_go().map_err(broken)
+    /// Commits the state and cuts its log, with no reader of rows looking at it; false when somebody else does.
+    pub(crate) fn cut_state_log(&self) -> Result<bool, Problem> {
+        let cut = || {
+            self.with_writer(|writer| {
+                writer.settle().map_err(|crate::writer::Fatal(problem)| problem)?;
+                writer.state.checkpoint().map_err(broken)
+            })
+        };
+        self.0.row_readers.while_none(cut).map_err(broken)?
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! A look at `state.db` begins with locks on its log and ends with giving them back: a fifth of what a point read costs. So
 //! a reader that is put back keeps its look, and the next one goes on with it unless something was committed since. While
-//! it is kept, the log cannot be cut: whoever wants that calls [`RowReaders::let_go`] first.
+//! anybody looks, the log cannot be cut: who wants that waits for those who read, and lets nobody begin meanwhile.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rusqlite::Connection;
 
@@ -20,9 +20,11 @@ pub struct RowReaders {
     idle: Mutex<Vec<RowReader>>,
     /// COMMITs of `state.db` so far.
     commits: Arc<AtomicU64>,
+    /// Held by all who read; alone by who cuts the log.
+    gate: RwLock<()>,
 }
 
-pub struct RowReader {
+struct RowReader {
     db: Connection,
     /// The commit that its look has seen at least; `None` when it has no look.
     look: Option<u64>,
@@ -30,11 +32,22 @@ pub struct RowReader {
 
 impl RowReaders {
     pub fn of(commits: Arc<AtomicU64>) -> RowReaders {
-        RowReaders { idle: Mutex::default(), commits }
+        RowReaders { idle: Mutex::default(), commits, gate: RwLock::default() }
     }
 
-    /// One that sees every COMMIT up to now.
-    pub fn take(&self, path: &Path) -> Result<RowReader, Fault> {
+    /// A look that sees every COMMIT up to now. **It must not begin another one**: who cuts the log may wait in between.
+    pub fn look<T>(&self, path: &Path, read: impl FnOnce(&Connection) -> T) -> Result<T, Fault> {
+        let _open = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let reader = self.take(path)?;
+        let seen = read(&reader.db);
+        let mut idle = lock(&self.idle);
+        if idle.len() < IDLE_MAX {
+            idle.push(reader);
+        }
+        Ok(seen)
+    }
+
+    fn take(&self, path: &Path) -> Result<RowReader, Fault> {
         let commits = self.commits.load(Ordering::Acquire);
         let idle = lock(&self.idle).pop();
         let mut reader = match idle {
@@ -49,17 +62,11 @@ impl RowReaders {
         Ok(reader)
     }
 
-    /// For the next one.
-    pub fn put_back(&self, reader: RowReader) {
-        let mut idle = lock(&self.idle);
-        if idle.len() < IDLE_MAX {
-            idle.push(reader);
-        }
-    }
-
-    /// Ends the looks that nobody uses at the moment.
-    pub fn let_go(&self) -> Result<(), Fault> {
-        lock(&self.idle).iter_mut().try_for_each(RowReader::let_go)
+    /// Does something while nobody looks.
+    pub fn while_none<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        lock(&self.idle).iter_mut().try_for_each(RowReader::let_go)?;
+        Ok(work())
     }
 
     pub fn close(&self) {
@@ -68,10 +75,6 @@ impl RowReaders {
 }
 
 impl RowReader {
-    pub fn db(&self) -> &Connection {
-        &self.db
-    }
-
     fn let_go(&mut self) -> Result<(), Fault> {
         if self.look.take().is_some() {
             self.db.prepare_cached("COMMIT")?.execute([])?;

@@ -5,6 +5,7 @@ use engine::state::State;
 use engine::{Caller, Engine, Listing};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use super::{SYSTEM, declared, map, patch, put, system, write};
 use crate::temp::Bench;
@@ -92,8 +93,8 @@ async fn what_a_row_rests_on_is_not_erased_and_what_was_erased_rebuilds_equal() 
 }
 
 /// A reader keeps its look at `state.db` for the next one, and a log that is looked at cannot be cut.
-#[tokio::test]
-async fn the_log_of_the_state_is_cut_though_rows_were_just_read() {
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_the_state_is_cut_though_rows_are_read_all_the_time() {
     let bench = declared(vec![system()]).await;
     let read = || {
         bench
@@ -108,7 +109,19 @@ async fn the_log_of_the_state_is_cut_though_rows_were_just_read() {
         patch(&bench.tenant, "a", json!({ "slug": slug })).await.unwrap();
         assert_eq!(read(), slug, "what was committed since is seen");
     }
-    bench.tenant.erase(&[first]).await.unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert_eq!(read(), "third");
+                }
+            });
+        }
+        let erased = tokio::task::block_in_place(|| Handle::current().block_on(bench.tenant.erase(&[first])));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        erased.unwrap();
+    });
     let log = bench.dir.path().join("tenants/main/state.db-wal");
     assert_eq!(std::fs::metadata(log).unwrap().len(), 0);
     assert_eq!(read(), "third");

@@ -155,10 +155,31 @@ async fn a_space_that_was_never_sealed_can_be_forgotten_too() {
     let (before, after, _dir) = rebuilt(bench).await;
     assert_eq!(before, after);
     let reserved = Bench::new();
-    for name in ["_system", "", "*"] {
+    let long = "x".repeat(600);
+    for name in ["_system", "", "*", long.as_str()] {
         let refused = reserved.tenant.forget_space(&Caller::local(), name).await.unwrap_err();
         assert_eq!(refused.code(), Code::RequestInvalid, "{name}");
     }
+    let refused = reserved.tenant.forget_space(&Caller::local(), "misspelt").await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+    assert!(reserved.tenant.spaces().unwrap().is_empty(), "and nothing is noted");
+}
+
+#[tokio::test]
+async fn what_is_written_after_sealing_beside_forgetting_is_kept_and_sealed() {
+    let bench = Bench::new();
+    let mut after = Vec::new();
+    for space in (0..30).map(|n| format!("s{n}")) {
+        bench.engine.publish(said("a", &space, OTHER)).await.unwrap();
+        let by = Caller::local();
+        let both = tokio::join!(bench.tenant.forget_space(&by, &space), bench.tenant.seal_space(&by, &space));
+        assert!(both.0.is_ok() && both.1.is_ok_and(|(new, _)| new));
+        after.push(bench.engine.publish(said("a", &space, CANARY)).await.unwrap().position().unwrap());
+    }
+    let bench = bench.reopen().await;
+    assert!(after.iter().all(|position| payload(&bench.tenant, *position).is_some()));
+    let ledger = bench.dir.path().join("tenants/main/ledger");
+    assert_eq!(holding(&ledger, CANARY), Vec::<PathBuf>::new(), "in the clear");
 }
 
 fn key_file(dir: &Path) -> PathBuf {
@@ -216,8 +237,12 @@ async fn without_its_key_a_tenant_does_not_open_and_its_ledger_still_verifies() 
     let report = verify(dir.path(), false, &mut |_, _| ()).unwrap().to_json();
     let of = &report["tenants"][0];
     assert_eq!((&report["ok"], &of["state"], &of["problems"]), (&json!(true), &json!("skipped"), &json!([])));
-    let refused = Engine::open(dir.path()).and_then(|engine| engine.main()).err().unwrap();
-    assert_eq!(refused.code(), Code::StoreCorrupt, "{refused}");
+    let refused = || Engine::open(dir.path()).and_then(|engine| engine.main()).err().unwrap();
+    assert!(refused().to_string().contains("of the sealed space \"clinic\" is missing"), "{}", refused());
+    // As after a restore: the key is missed while the state is folded.
+    std::fs::remove_file(dir.path().join("tenants/main/state.db")).unwrap();
+    assert_eq!(refused().code(), Code::StoreCorrupt);
+    assert!(refused().to_string().contains("of a sealed space is missing"), "{}", refused());
     std::fs::write(&key, text).unwrap();
     Engine::open(dir.path()).unwrap().main().unwrap();
 }
