@@ -298,6 +298,7 @@ impl Audited {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a folder of the test's own is removed")]
 mod tests {
     use super::*;
 
