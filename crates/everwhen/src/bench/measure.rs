@@ -82,7 +82,12 @@ fn file_system(dir: &Path) -> String {
 
 /// Resident memory of this process, in MiB.
 pub fn resident_mib() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    resident_mib_of("self")
+}
+
+/// The same of another process.
+pub fn resident_mib_of(pid: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib: f64 = line.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default();
     round(kib / 1024.0, 1)

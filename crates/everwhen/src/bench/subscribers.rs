@@ -1,16 +1,19 @@
 //! `bench subscribers`: many WebSockets that hear nothing, what each weighs, and how soon one event reaches those that listen.
+//!
+//! The server is a process of its own: what a subscriber weighs is then the server's alone, and each of the two has one open
+//! file for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use model::Problem;
 use serde_json::{Map, Value, json};
 
 use super::failed;
-use super::http::Served;
-use super::measure::{Latencies, report, resident_mib, round};
+use super::measure::{Latencies, report, resident_mib_of, round};
 
 #[derive(Clone, Copy)]
 pub struct Load {
@@ -20,21 +23,61 @@ pub struct Load {
     pub events: usize,
 }
 
-/// A buffer of its own for each, small: the clients' memory is counted, too.
 type Socket = BufReader<TcpStream>;
 
+/// `everwhen serve` beside this process, until it is dropped.
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Serving {
+    fn start(dir: &Path) -> Result<Serving, Problem> {
+        let exe = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(exe)
+            .args(["serve", "--no-auth", "--json", "--listen", "127.0.0.1:0", "--data"])
+            .arg(dir.join("data"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let mut ready = String::new();
+        if let Some(out) = child.stdout.as_mut() {
+            BufReader::new(out).read_line(&mut ready).map_err(failed)?;
+        }
+        let said: Value = serde_json::from_str(&ready).unwrap_or_default();
+        let address = said["url"].as_str().and_then(|url| url.strip_prefix("http://")?.parse().ok());
+        match address {
+            Some(address) => Ok(Serving { child, address }),
+            None => Err(failed(format!("the server said {ready:?}"))),
+        }
+    }
+
+    fn resident_mib(&self) -> f64 {
+        resident_mib_of(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Serving {
+    /// What it wrote is thrown away.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 pub fn run(dir: &Path, load: Load, progress: &mut dyn FnMut(u64)) -> Result<Value, Problem> {
-    let served = Served::start(dir)?;
+    let served = Serving::start(dir)?;
     // The first makes everything that is made once.
     let first = subscribed(served.address, "bench.idle")?;
-    let before = resident_mib();
+    let before = served.resident_mib();
     let mut sockets = Vec::with_capacity(load.subscribers);
     for n in 0..load.subscribers {
         let topic = if n < load.live { "bench.live" } else { "bench.idle" };
         sockets.push(subscribed(served.address, topic)?);
         progress(n as u64 + 1);
     }
-    let bytes_each = (resident_mib() - before).max(0.0) * 1_048_576.0 / load.subscribers.max(1) as f64;
+    let bytes_each = (served.resident_mib() - before).max(0.0) * 1_048_576.0 / load.subscribers.max(1) as f64;
     let live = &mut sockets[..load.live.min(load.subscribers)];
     let (mut latencies, mut last) = (Latencies::default(), Latencies::default());
     for _ in 0..load.events {
@@ -47,7 +90,6 @@ pub fn run(dir: &Path, load: Load, progress: &mut dyn FnMut(u64)) -> Result<Valu
         last.add(begun.elapsed());
     }
     drop((first, sockets));
-    served.stop()?;
     let mut result = Map::new();
     result.insert("subscribers".into(), json!(load.subscribers));
     result.insert("bytes_per_subscriber".into(), json!(round(bytes_each, 0)));
@@ -88,7 +130,8 @@ fn subscribed(address: SocketAddr, topic: &str) -> Result<Socket, Problem> {
 
 fn connected(address: SocketAddr) -> Result<Socket, Problem> {
     let socket = TcpStream::connect(address).map_err(|error| {
-        failed(error).hint("two files are open for each subscriber: `ulimit -n 25000` allows more")
+        failed(error)
+            .hint("a file is open for each subscriber, here and in the server: `ulimit -n` allows more")
     })?;
     socket.set_read_timeout(Some(Duration::from_secs(30))).map_err(failed)?;
     socket.set_nodelay(true).map_err(failed)?;
