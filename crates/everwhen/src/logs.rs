@@ -26,7 +26,9 @@ pub fn start(serving: bool, json: bool) {
         (false, false) => "warn",
         (false, true) => "off",
     };
-    let filter = EnvFilter::try_from_env("EVERWHEN_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let said = std::env::var("EVERWHEN_LOG").ok().filter(|said| !said.is_empty());
+    let wrong = said.as_deref().filter(|said| !is_filter(said));
+    let filter = EnvFilter::new(said.as_deref().filter(|_| wrong.is_none()).unwrap_or(default));
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -39,4 +41,16 @@ pub fn start(serving: bool, json: bool) {
         true => lines.json().try_init(),
         false => lines.compact().try_init(),
     };
+    if let Some(wrong) = wrong {
+        tracing::warn!(
+            "EVERWHEN_LOG={wrong} is no level and is passed over; one of off, error, warn, info, debug, trace"
+        );
+    }
+}
+
+/// A level, or one for each part (`engine=debug,warn`). A word alone would be taken for the name of a part, and log nothing.
+fn is_filter(said: &str) -> bool {
+    let is_level = |text: &str| text.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    let has_level = |one: &str| is_level(one.rsplit('=').next().unwrap_or_default().trim());
+    said.split(',').all(has_level) && EnvFilter::try_new(said).is_ok()
 }

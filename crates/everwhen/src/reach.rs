@@ -68,7 +68,10 @@ impl Reach {
 
     async fn open(session: &Session, tenant: &str, create: bool) -> Result<Reach, Problem> {
         match session.place()? {
-            Place::Server(url) => Ok(Reach::Remote(session.client(&url, tenant)?)),
+            Place::Server(url) => {
+                session.mention_profile();
+                Ok(Reach::Remote(session.client(&url, tenant)?))
+            }
             Place::Directory(data) => directory(session, &data, tenant, create).await,
         }
     }

@@ -66,6 +66,18 @@ impl Session {
         }
     }
 
+    /// Somebody in a folder with data of its own may have forgotten that a profile is in use.
+    pub fn mention_profile(&self) {
+        let data = self.config().map(|config| config.data).unwrap_or_default();
+        if let (None, Ok(Some(profile))) = (&self.flags.profile, self.profile())
+            && data.exists()
+        {
+            let (server, data) = (&profile.server, data.display());
+            self.out
+                .note(&format!("asking {server}, the profile in use; --data {data} asks the directory here"));
+        }
+    }
+
     /// The profile that says where, if nothing stronger does: a flag wins over a variable, that over the one in use.
     fn profile(&self) -> Result<Option<Profile>, Problem> {
         let placed = self.flags.server.is_some() || self.flags.data.is_some();

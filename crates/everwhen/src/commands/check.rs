@@ -39,6 +39,13 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     let warnings = checked.findings.len() - errors;
     let (files, made) = (sources.files.len(), checked.definitions.len());
-    session.out.note(&format!("{files} files, {made} definitions: {errors} errors, {warnings} warnings"));
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    session.out.note(&format!(
+        "{}, {}: {}, {}",
+        count(files, "file"),
+        count(made, "definition"),
+        count(errors, "error"),
+        count(warnings, "warning")
+    ));
     if errors > 0 { Err(Stop::Code(1)) } else { Ok(()) }
 }

@@ -22,5 +22,9 @@ pub struct Args {
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let report = maintain::restore(session, &args.from).await?;
     let data = report["data"].as_str().unwrap_or_default().to_owned();
-    session.out.result(&report, || format!("restored into \"{data}\""))
+    session.out.result(&report, || format!("restored into \"{data}\""))?;
+    session.out.note(
+        "the keys of sealed spaces are in no backup: if there are any, copy keys/<tenant>.spaces there before the first start",
+    );
+    Ok(())
 }
