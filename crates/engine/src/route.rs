@@ -113,7 +113,9 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
         return Ok(());
     }
     let verdicts = judged.iter().map(|(verdict, ..)| verdict.clone()).collect();
-    draft.push_run(RunRecord::Routed(Routed { event: event.position, verdicts }))?;
+    for routed in parted(draft.state, event, verdicts) {
+        draft.push_run(RunRecord::Routed(routed))?;
+    }
     for (verdict, passed, automation) in judged {
         start::follow(draft, &passed)?;
         if passed.pause {
@@ -126,6 +128,16 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
         }
     }
     Ok(())
+}
+
+/// What a gate remembers must stay readable; in a sealed space what the others saw stands apart from it.
+fn parted(state: &State, event: &Event, verdicts: Vec<Verdict>) -> Vec<Routed> {
+    let of = |verdicts| Routed { event: event.position, verdicts };
+    if !state.seals.seals(&event.envelope.space) {
+        return vec![of(verdicts)];
+    }
+    let (open, closed): (Vec<_>, Vec<_>) = verdicts.into_iter().partition(Verdict::remembers);
+    [open, closed].into_iter().filter(|some| !some.is_empty()).map(of).collect()
 }
 
 /// As [`one`], for an event that is written nowhere: triggers that name it are pulled, and what starts carries it along.

@@ -76,6 +76,9 @@ pub struct Walked {
     /// The last event that a `wait_for` at each path took.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub taken: Map<String, Value>,
+    /// Sealed spaces, besides its own, of which it holds something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_spaces: Vec<String>,
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -299,6 +302,13 @@ pub struct Ended {
 }
 
 impl Walked {
+    /// It has come to hold something of these.
+    pub fn holds(&mut self, spaces: &[String]) {
+        let new =
+            spaces.iter().filter(|space| !self.other_spaces.contains(space)).cloned().collect::<Vec<_>>();
+        self.other_spaces.extend(new);
+    }
+
     /// The same place for a run that goes on after a failure: whatever it stood still for begins again.
     pub fn resumed(mut self) -> Walked {
         self.waits.clear();
@@ -346,8 +356,13 @@ impl Run {
             key: started.key.clone(),
             started_at: now,
             status: Status::Running,
-            walk: Walked::default(),
+            walk: Walked { other_spaces: started.other_spaces.clone(), ..Walked::default() },
         }
+    }
+
+    /// Every space of which it holds something.
+    pub fn spaces(&self) -> Vec<String> {
+        std::iter::once(&self.space).chain(&self.walk.other_spaces).cloned().collect()
     }
 
     /// What stands for the run of logic that somebody outside calls.

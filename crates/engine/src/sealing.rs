@@ -59,7 +59,6 @@ pub struct Seals {
     current: RwLock<BTreeMap<String, String>>,
     /// There is a key, or was one, or nobody has looked yet: lines may hold sealed bodies.
     used: AtomicBool,
-    /// A body was met whose key is not there.
     /// A key that something was sealed with and that is not here.
     missed: RwLock<Option<String>>,
 }
@@ -118,14 +117,34 @@ impl Seals {
         }
     }
 
-    /// The body as it is to stand in the line; `None`: the space is not sealed.
-    pub fn seal(&self, space: &str, kind: &str, body: &NewBody) -> Option<NewBody> {
-        let (id, key) = self.current(space)?;
-        let payload = Payload { msg: body.json.as_bytes(), aad: kind.as_bytes() };
-        let sealed = XChaCha20Poly1305::new(&key.into())
-            .encrypt(&nonce(&body.salt), payload)
-            .expect("a body is far below the cipher's limit");
-        Some(NewBody::new(body.salt, format!("{MARK}{id}:{}\"", model::base64::encode(&sealed))))
+    /// Whether what is written in the space is sealed.
+    pub fn seals(&self, space: &str) -> bool {
+        self.is_used() && self.current(space).is_some()
+    }
+
+    /// Those of these spaces that are sealed, without one; each once.
+    pub fn others(&self, mut spaces: Vec<String>, own: &str) -> Vec<String> {
+        spaces.retain(|space| space != own && self.seals(space));
+        spaces.sort_unstable();
+        spaces.dedup();
+        spaces
+    }
+
+    /// The body as it is to stand in the line; `None`: none of its spaces is sealed. One of several is sealed with the key
+    /// of each, one around the other: whichever is destroyed, it is gone.
+    pub fn seal(&self, spaces: &[String], kind: &str, body: &NewBody) -> Option<NewBody> {
+        // By key, because two spaces may share one: the same key over the same nonce twice would lay it open.
+        let keys: BTreeMap<String, [u8; 32]> =
+            spaces.iter().filter_map(|space| self.current(space)).collect();
+        let mut json: Option<String> = None;
+        for (id, key) in keys {
+            let msg = json.as_deref().unwrap_or(&body.json).as_bytes();
+            let sealed = XChaCha20Poly1305::new(&key.into())
+                .encrypt(&nonce(&body.salt), Payload { msg, aad: kind.as_bytes() })
+                .expect("a body is far below the cipher's limit");
+            json = Some(format!("{MARK}{id}:{}\"", model::base64::encode(&sealed)));
+        }
+        json.map(|json| NewBody::new(body.salt, json))
     }
 
     /// Opens whatever is sealed in whole lines.
@@ -181,7 +200,13 @@ impl Seals {
             let payload = Payload { msg: &sealed, aad: record.kind.as_bytes() };
             XChaCha20Poly1305::new(&key.into()).decrypt(&nonce(&salt), payload).ok()
         });
-        opened.map(Some).ok_or_else(|| unreadable("its sealed body does not open under its key".to_owned()))
+        let opened =
+            opened.ok_or_else(|| unreadable("its sealed body does not open under its key".to_owned()))?;
+        // That of several spaces has another seal inside.
+        match opened.strip_prefix(MARK.as_bytes()).map(std::str::from_utf8) {
+            Some(Ok(inside)) => self.body(record, inside),
+            _ => Ok(Some(opened)),
+        }
     }
 }
 

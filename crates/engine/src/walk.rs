@@ -269,8 +269,17 @@ pub fn after_end(
             Status::Completed => output.clone(),
             _ => json!({"run": run.id, "status": status.as_str(), "message": why}),
         };
-        if draft.state.run(caller)?.is_some_and(|caller| caller.wait(wait).is_some()) {
-            let ended = model::record::WaitEnded { run: caller, wait, how, event: None, by: None, value };
+        if let Some(waits) = draft.state.run(caller)?.filter(|caller| caller.wait(wait).is_some()) {
+            let other_spaces = draft.state.seals.others(run.spaces(), &waits.space);
+            let ended = model::record::WaitEnded {
+                run: caller,
+                wait,
+                how,
+                event: None,
+                other_spaces,
+                by: None,
+                value,
+            };
             draft.push_run(RunRecord::WaitEnded(ended))?;
         }
     }

@@ -64,7 +64,7 @@ fn shown(status: StatusCode, group: &GroupView) -> Response {
 pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&listing::PARAMS).await?;
     let seen = call.seen();
-    let groups = aside::blocking(move || Ok(seen.groups())).await?;
+    let groups = aside::blocking(move || seen.groups()).await?;
     listing::page(&params, "groups", "name", groups.iter().map(GroupView::to_json).collect())
 }
 

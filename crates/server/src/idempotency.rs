@@ -5,7 +5,8 @@
 //!  same key, another request 422 idempotency.mismatch
 //!  same key, in progress     409 idempotency.busy
 //! ```
-//! Only what succeeded is kept: a refusal has changed nothing, and may be tried again. Answers are kept in memory for a day;
+//! Only what succeeded is kept: a refusal has changed nothing, and may be tried again. Answers are kept in memory for a day,
+//! or until something is erased that they may quote;
 //! of what changes something durable, that it was done stands in the ledger too, and with it the answer unless it holds
 //! users' data or secrets. Publishing has its own way, the event's key: there the key and the event are one commit.
 
@@ -68,7 +69,12 @@ struct Known {
 
 enum Kept {
     Busy,
-    Done { print: Print, at: Timestamp, answer: Arc<Given> },
+    /// Without its answer when that might quote what was erased meanwhile.
+    Done {
+        print: Print,
+        at: Timestamp,
+        answer: Option<Arc<Given>>,
+    },
 }
 
 /// An answer, to be given again.
@@ -80,7 +86,8 @@ struct Given {
 
 /// Whether a request is answered by way of its key.
 pub fn concerns(method: &Method, path: &str, headers: &HeaderMap) -> bool {
-    method == Method::POST && path.starts_with("/v1/") && path != "/v1/events" && headers.contains_key(KEY)
+    let asked = path.starts_with("/v1/") && path != "/v1/events" || path.starts_with("/api/");
+    method == Method::POST && asked && headers.contains_key(KEY)
 }
 
 pub async fn once(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Result<Response, Infallible> {
@@ -182,8 +189,10 @@ async fn claim(doors: &Arc<Doors>, tenant: &Tenant, name: &Name, print: Print) -
                     .hint("wait for its answer, or ask again in a moment"));
             }
             Some(Kept::Done { print: first, at, answer }) if at.plus(KEPT_FOR) > now => {
-                let same = *first == print;
-                return if same { Ok(Claimed::Given(answer.clone())) } else { Err(mismatch()) };
+                if *first != print {
+                    return Err(mismatch());
+                }
+                return answer.clone().map(Claimed::Given).ok_or_else(done);
             }
             _ => drop(known.all.insert(name.clone(), Kept::Busy)),
         }
@@ -194,10 +203,14 @@ async fn claim(doors: &Arc<Doors>, tenant: &Tenant, name: &Name, print: Print) -
         Some(note) if note["request"] != model::id::hex(&print) => Err(mismatch()),
         Some(note) => match given(&note) {
             Some(given) => Ok(Claimed::Given(Arc::new(given))),
-            None => Err(Problem::new(Code::IdempotencyDone, "a request with this key was done before")
-                .hint("its answer was kept only until the server stopped; read what it made")),
+            None => Err(done()),
         },
     }
+}
+
+fn done() -> Problem {
+    Problem::new(Code::IdempotencyDone, "a request with this key was done before")
+        .hint("its answer is not kept any more; read what it made")
 }
 
 fn mismatch() -> Problem {
@@ -284,13 +297,25 @@ impl Keys {
         let mut known = self.known();
         known.bytes += answer.body.len();
         known.order.push_back(name.clone());
-        known.all.insert(name, Kept::Done { print, at, answer });
+        known.all.insert(name, Kept::Done { print, at, answer: Some(answer) });
         while known.order.len() > ANSWERS_MAX || (known.bytes > ANSWERS_BYTES_MAX && known.order.len() > 1) {
             let Some(oldest) = known.order.pop_front() else { break };
-            if let Some(Kept::Done { answer, .. }) = known.all.remove(&oldest) {
+            if let Some(Kept::Done { answer: Some(answer), .. }) = known.all.remove(&oldest) {
                 known.bytes = known.bytes.saturating_sub(answer.body.len());
             }
         }
+    }
+
+    /// Lets go of what a tenant answered: content of its was erased, and any of them may quote it.
+    pub fn forget(&self, tenant: &str) {
+        let mut known = self.known();
+        let mut freed = 0;
+        for (_, kept) in known.all.iter_mut().filter(|((of, _), _)| of == tenant) {
+            if let Kept::Done { answer, .. } = kept {
+                freed += answer.take().map_or(0, |answer| answer.body.len());
+            }
+        }
+        known.bytes = known.bytes.saturating_sub(freed);
     }
 }
 
@@ -319,5 +344,10 @@ mod tests {
         let has = |key: &str| known.all.contains_key(&("main".to_owned(), key.to_owned()));
         assert!(!has("a") && has("b") && has("c"));
         assert_eq!(known.bytes, ANSWERS_BYTES_MAX / 2 * 2);
+        drop(known);
+        keys.forget("other");
+        assert_eq!(keys.known().bytes, ANSWERS_BYTES_MAX / 2 * 2);
+        keys.forget("main");
+        assert_eq!(keys.known().bytes, 0);
     }
 }

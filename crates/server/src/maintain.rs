@@ -50,12 +50,13 @@ fn invalid(pointer: &str, detail: &str) -> Problem {
 
 /// `POST /v1/erase {"positions":[…]}` → `{"erased":n}`
 pub async fn erase(call: Call) -> Answer {
-    let tenant = call.tenant.clone();
+    let (tenant, doors) = (call.tenant.clone(), call.doors.clone());
     let said = told(call, &["positions"]).await?;
     let wrong = || invalid("/positions", "\"positions\" is a list of positions");
     let list = said.get("positions").and_then(Value::as_array).ok_or_else(wrong)?;
     let positions: Option<Vec<Position>> = list.iter().map(Value::as_u64).collect();
     let erased = tenant.erase(&positions.ok_or_else(wrong)?).await?;
+    doors.keys.forget(tenant.name());
     Ok(json_answer(StatusCode::OK, json!({ "erased": erased }).to_string()))
 }
 

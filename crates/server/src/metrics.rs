@@ -57,7 +57,7 @@ fn lags(doors: &Doors) -> Vec<Lag> {
             tenant: other.clone(),
             events: group.lag,
         };
-        lags.extend(tenant.groups().iter().map(lag));
+        lags.extend(tenant.groups_in_short().iter().map(lag));
     }
     lags
 }

@@ -20,7 +20,11 @@ pub async fn act(Path((name, what)): Path<(String, String)>, call: Call) -> Answ
     call.params(&[])?;
     let space = match what.as_str() {
         "seal" => call.tenant.seal_space(&call.caller, &name).await?.1,
-        "forget" => call.tenant.forget_space(&call.caller, &name).await?,
+        "forget" => {
+            let forgotten = call.tenant.forget_space(&call.caller, &name).await?;
+            call.doors.keys.forget(call.tenant.name());
+            forgotten
+        }
         _ => {
             return Err(Problem::new(Code::NotFound, format!("a space has no \"{what}\""))
                 .hint("one of seal, forget")

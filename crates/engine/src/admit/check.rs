@@ -87,6 +87,10 @@ fn check_space(caller: &Caller, space: &str) -> Result<(), Problem> {
         let detail = format!("space {space:?} is reserved, as all that begin with \"_\"");
         return Err(Problem::new(Code::EventInvalid, detail).hint("choose another name").at("/space"));
     }
+    if caller.outside && space == crate::sealing::ALL {
+        let detail = "space \"*\" stands for all spaces where they are sealed";
+        return Err(Problem::new(Code::EventInvalid, detail).hint("choose another name").at("/space"));
+    }
     check_length("space", space)?;
     check_visible("space", space)
 }

@@ -38,6 +38,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
                 kind: "manual",
                 caller: None,
                 space: event.as_ref().and_then(|event| event["space"].as_str().map(str::to_owned)),
+                other_spaces: Vec::new(),
                 event,
                 trace,
             };

@@ -59,6 +59,7 @@ fn dispatch(
         kind: "event",
         caller: None,
         space: Some(text("space")),
+        other_spaces: Vec::new(),
         event: Some(event),
         trace: None,
     };

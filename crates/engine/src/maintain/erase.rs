@@ -85,7 +85,7 @@ pub(super) fn wipe(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<(), Problem> 
         all.extend(&bodies);
         carry_out(tenant, bodies.into_iter().collect(), doomed.space.is_some())?;
         if !planted("erase_ledger_only") {
-            tenant.forget_content(events);
+            tenant.forget_content(&all);
         }
         let head = tenant.head();
         bodies = failures(tenant, events, (scanned + 1, head))?;

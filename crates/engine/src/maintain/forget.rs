@@ -20,11 +20,13 @@ use super::{alone, files};
 use crate::admit::Caller;
 use crate::entity::{Action, Write};
 use crate::sealing::Held;
+use crate::state::entity::RowSize;
 use crate::tenant::Tenant;
 
 const PENDING: &str = "forgetting";
-/// Rows that one commit deletes.
+/// Rows that one commit deletes, and how much they may hold: its event quotes each.
 const ROWS: usize = 256;
+const ROWS_BYTES: usize = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
 struct Pending {
@@ -130,12 +132,15 @@ fn drop_rows(
 ) -> Result<usize, Problem> {
     let inside = Caller { outside: false, ..by.clone() };
     let mut rows = tenant.with_writer(|writer| writer.state.rows_in(space).map_err(super::broken))?;
-    rows.retain(|(.., version)| of(*version));
-    for some in rows.chunks(ROWS) {
-        let writes = some.iter().map(|(concept, id, _)| Write {
+    rows.retain(|row| of(row.version));
+    let mut left = rows.as_slice();
+    while !left.is_empty() {
+        let (some, rest) = left.split_at(at_once(left));
+        left = rest;
+        let writes = some.iter().map(|row| Write {
             space: space.to_owned(),
             quiet: true,
-            ..Write::of(concept, Some(id), Action::Delete)
+            ..Write::of(&row.concept, Some(&row.id), Action::Delete)
         });
         match tenant.write_all_blocking(&inside, writes.collect()) {
             // Somebody else was quicker; the next look tells.
@@ -144,6 +149,16 @@ fn drop_rows(
         }
     }
     Ok(rows.len())
+}
+
+/// How many of these rows, the first of them at least, one commit deletes.
+fn at_once(rows: &[RowSize]) -> usize {
+    let mut bytes = 0;
+    let fits = |row: &&RowSize| {
+        bytes += row.bytes;
+        bytes <= ROWS_BYTES
+    };
+    rows.iter().take(ROWS).take_while(fits).count().max(1)
 }
 
 /// Finishes what a crash interrupted; and what was forgotten elsewhere when the keys came here beside an older ledger.

@@ -83,12 +83,18 @@ pub fn by_event(
     passed: &Passed,
 ) -> Result<Position> {
     let is_batch = !passed.batch.is_empty();
-    let input = if is_batch { batch_input(draft, &passed.batch)? } else { Value::Null };
+    let space = &event.envelope.space;
+    let (input, other_spaces) = match is_batch {
+        true => batch_input(draft, &passed.batch, space)?,
+        false => (Value::Null, Vec::new()),
+    };
     let kind = if is_batch { "batch" } else { "event" };
     let started = RunStarted {
         occurrence: Reason { kind: kind.to_owned(), position: event.position, at: event.time() },
         event: event.position,
-        space: event.envelope.space.clone(),
+        events: passed.batch.clone(),
+        space: space.clone(),
+        other_spaces,
         depth: event.envelope.depth,
         input,
         ..promised(draft, automation, trigger, passed)
@@ -133,12 +139,15 @@ pub fn by_view(
     start(draft, started, &passed.cancel).map(drop)
 }
 
-fn batch_input(draft: &Draft<'_>, positions: &[Position]) -> Result<Value> {
-    let mut events = Vec::new();
+/// The events of a batch, and whose they are besides the run's own.
+fn batch_input(draft: &Draft<'_>, positions: &[Position], own: &str) -> Result<(Value, Vec<String>)> {
+    let (mut events, mut spaces) = (Vec::new(), Vec::new());
     for position in positions {
-        events.extend(draft.state.event(*position)?.map(|event| event.to_value()));
+        let Some(event) = draft.state.event(*position)? else { continue };
+        spaces.push(event.envelope.space.clone());
+        events.push(event.to_value());
     }
-    Ok(json!({ "events": events }))
+    Ok((json!({ "events": events }), draft.state.seals.others(spaces, own)))
 }
 
 /// Those who make way are cancelled, then it begins.

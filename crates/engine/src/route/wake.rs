@@ -119,15 +119,26 @@ pub fn end(
     event: Option<model::Position>,
     value: Value,
 ) -> Result<()> {
-    let ended = WaitEnded { run: id.0, wait: id.1, how, event, by: None, value };
+    let other_spaces = match event.filter(|_| draft.state.seals.is_used()) {
+        Some(event) => quoted(draft.state, id.0, event)?,
+        None => Vec::new(),
+    };
+    let ended = WaitEnded { run: id.0, wait: id.1, how, event, other_spaces, by: None, value };
     draft.push_run(RunRecord::WaitEnded(ended)).map(drop)
 }
 
 /// Somebody answered a question.
 pub fn answer(draft: &mut Draft<'_>, id: WaitId, by: &str, value: Value) -> Result<()> {
     let (how, by) = (How::Answered, Some(by.to_owned()));
-    let ended = WaitEnded { run: id.0, wait: id.1, how, event: None, by, value };
+    let ended = WaitEnded { run: id.0, wait: id.1, how, event: None, other_spaces: Vec::new(), by, value };
     draft.push_run(RunRecord::WaitEnded(ended)).map(drop)
+}
+
+/// The space of an event that a run is told of, when it is a sealed one and not the run's own.
+fn quoted(state: &State, run: model::Position, event: model::Position) -> Result<Vec<String>> {
+    let space = state.event(event)?.map(|event| event.envelope.space.clone());
+    let own = state.run(run)?.map(|run| run.space).unwrap_or_default();
+    Ok(state.seals.others(space.into_iter().collect(), &own))
 }
 
 /// Dwells whose state is no longer what it was when they began.

@@ -19,36 +19,42 @@ pub(crate) fn seal_entry(
 ) -> Result<()> {
     let Some(body) = &entry.encoded.body else { return Ok(()) };
     let seals: &Seals = &state.seals;
-    let space = match entry.space.take() {
-        Some(space) => Some(space),
-        None => space_of(state, (first, before), &entry.record)?,
+    let spaces = match entry.space.take() {
+        Some(space) => vec![space],
+        None => spaces_of(state, (first, before), &entry.record)?,
     };
-    let sealed = space.and_then(|space| seals.seal(&space, entry.encoded.kind, body));
-    if sealed.is_some() {
-        entry.encoded.body = sealed;
+    if let Some(sealed) = seals.seal(&spaces, entry.encoded.kind, body) {
+        entry.encoded.body = Some(sealed);
     }
     Ok(())
 }
 
-fn space_of(state: &State, before: (Position, &[Entry]), record: &Record) -> Result<Option<String>> {
+fn spaces_of(state: &State, before: (Position, &[Entry]), record: &Record) -> Result<Vec<String>> {
     Ok(match record {
-        Record::Event(event) => Some(event.envelope.space.clone()),
-        Record::EventDeferred(deferred) => Some(deferred.envelope.space.clone()),
-        Record::EntityChanged(changed) => Some(changed.space.clone()),
-        Record::Run(RunRecord::Started(started)) => Some(started.space.clone()),
-        Record::Run(RunRecord::Routed(routed)) => of_routed(before, routed),
-        Record::Run(of) => match run_of(of) {
-            Some(run) => state.run(run)?.map(|run| run.space),
-            None => None,
-        },
-        _ => None,
+        Record::Event(event) => vec![event.envelope.space.clone()],
+        Record::EventDeferred(deferred) => vec![deferred.envelope.space.clone()],
+        Record::EntityChanged(changed) => vec![changed.space.clone()],
+        Record::Run(RunRecord::Started(started)) => {
+            std::iter::once(&started.space).chain(&started.other_spaces).cloned().collect()
+        }
+        Record::Run(RunRecord::Routed(routed)) => of_routed(before, routed).into_iter().collect(),
+        Record::Run(RunRecord::WaitEnded(ended)) => {
+            let mut spaces = of_run(state, ended.run)?;
+            spaces.extend(ended.other_spaces.iter().cloned());
+            spaces
+        }
+        Record::Run(of) => run_of(of).map_or(Ok(Vec::new()), |run| of_run(state, run))?,
+        _ => Vec::new(),
     })
+}
+
+fn of_run(state: &State, run: Position) -> Result<Vec<String>> {
+    Ok(state.run(run)?.map(|run| run.spaces()).unwrap_or_default())
 }
 
 fn run_of(of: &RunRecord) -> Option<Position> {
     match of {
         RunRecord::Moved(record::RunMoved { run, .. })
-        | RunRecord::WaitEnded(record::WaitEnded { run, .. })
         | RunRecord::Ended(record::RunEnded { run, .. })
         | RunRecord::Effect(EffectRecord::Late { run, .. }) => Some(*run),
         _ => None,
@@ -57,8 +63,7 @@ fn run_of(of: &RunRecord) -> Option<Position> {
 
 /// That of the event, which stands before it in the same commit.
 fn of_routed((first, before): (Position, &[Entry]), routed: &Routed) -> Option<String> {
-    let remembered = |verdict: &Verdict| verdict.key.is_some() || !verdict.set.is_empty();
-    if routed.verdicts.iter().any(remembered) {
+    if routed.verdicts.iter().any(Verdict::remembers) {
         return None;
     }
     let event = before.get(usize::try_from(routed.event.checked_sub(first)?).ok()?)?;

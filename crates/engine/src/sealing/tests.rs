@@ -15,6 +15,10 @@ fn seals() -> Seals {
     seals
 }
 
+fn sealed_in(seals: &Seals, spaces: &[&str], kind: &str, body: &NewBody) -> Option<NewBody> {
+    seals.seal(&spaces.iter().map(|space| (*space).to_owned()).collect::<Vec<_>>(), kind, body)
+}
+
 fn line(bodies: &[Option<NewBody>]) -> Vec<u8> {
     let mut batch = Batch::new(Head { position: 6, chain: Chain::ZERO }, 6, Timestamp::EPOCH);
     let record = |body: &Option<NewBody>| NewRecord {
@@ -30,7 +34,7 @@ fn line(bodies: &[Option<NewBody>]) -> Vec<u8> {
 #[test]
 fn a_sealed_line_reads_as_it_was_and_its_hashes_hold_as_it_stands() {
     let (seals, plain) = (seals(), NewBody::new([7; 16], BODY));
-    let sealed = |space| seals.seal(space, "event", &plain);
+    let sealed = |space| sealed_in(&seals, &[space], "event", &plain);
     assert!(sealed("_system").is_none(), "what the house says of itself stays readable");
     let mut lines = line(&[sealed("a"), None, Some(plain.clone()), sealed("b")]);
     let stands = ledger::parse(&lines).unwrap();
@@ -48,9 +52,10 @@ fn a_sealed_line_reads_as_it_was_and_its_hashes_hold_as_it_stands() {
 #[test]
 fn a_body_whose_key_is_gone_is_erased_and_one_whose_key_is_missing_is_an_error() {
     let (seals, plain) = (seals(), NewBody::new([7; 16], BODY));
-    let whole = line(&[seals.seal("a", "event", &plain), seals.seal("b", "event", &plain)]);
+    let whole =
+        line(&[sealed_in(&seals, &["a"], "event", &plain), sealed_in(&seals, &["b"], "event", &plain)]);
     seals.hold("k1", Held::Forgotten { space: "a".to_owned() });
-    assert!(seals.seal("a", "event", &plain).is_none());
+    assert!(sealed_in(&seals, &["a"], "event", &plain).is_none());
     let mut lines = whole.clone();
     seals.open(&mut lines).unwrap();
     let opened = ledger::parse(&lines).unwrap();
@@ -64,8 +69,29 @@ fn a_body_whose_key_is_gone_is_erased_and_one_whose_key_is_missing_is_an_error()
 #[test]
 fn a_body_opens_only_as_the_kind_and_with_the_salt_it_was_sealed_with() {
     let (seals, plain) = (seals(), NewBody::new([7; 16], BODY));
-    let other_kind = seals.seal("a", "run.moved", &plain);
+    let other_kind = sealed_in(&seals, &["a"], "run.moved", &plain);
     assert!(seals.open(&mut line(&[other_kind])).is_err());
-    let moved = seals.seal("a", "event", &plain).map(|body| NewBody::new([8; 16], body.json));
+    let moved = sealed_in(&seals, &["a"], "event", &plain).map(|body| NewBody::new([8; 16], body.json));
     assert!(seals.open(&mut line(&[moved])).is_err());
+}
+
+#[test]
+fn what_belongs_to_several_spaces_is_gone_with_each_of_their_keys() {
+    let plain = NewBody::new([7; 16], BODY);
+    let whole = |seals: &Seals| line(&[sealed_in(seals, &["a", "b", "a", "c"], "event", &plain)]);
+    let (mut lines, mut again) = (whole(&seals()), whole(&seals()));
+    seals().open(&mut lines).unwrap();
+    let opened = ledger::parse(&lines).unwrap();
+    assert!(matches!(opened.records().next().unwrap().body, Some(BodyRef::Json(json)) if json.get() == BODY));
+    for (id, space) in [("k1", "a"), ("k2", ALL)] {
+        let seals = seals();
+        seals.hold(id, Held::Forgotten { space: space.to_owned() });
+        let mut lines = again.clone();
+        seals.open(&mut lines).unwrap();
+        let opened = ledger::parse(&lines).unwrap();
+        assert_eq!(opened.records().next().unwrap().body, Some(BodyRef::Erased), "{id}");
+    }
+    // Two spaces under one key: sealed once, or the second time would undo the first.
+    again = line(&[sealed_in(&seals(), &["b", "c"], "event", &plain)]);
+    assert_eq!(again, line(&[sealed_in(&seals(), &["b"], "event", &plain)]));
 }

@@ -21,6 +21,14 @@ use crate::entity::{Catalog, Row};
 pub const COLUMNS: &str =
     "concept, id, space, version, created_at, created_by, updated_at, fields, sealed, since, provenance";
 
+/// Where a row stands, and how much it holds.
+pub struct RowSize {
+    pub concept: String,
+    pub id: String,
+    pub version: Position,
+    pub bytes: usize,
+}
+
 /// What the event of a change said, until its `entity.changed` is folded right after it.
 pub(crate) struct Carried {
     position: Position,
@@ -179,9 +187,13 @@ impl State {
     }
 
     /// Every row in a space: concept, id and version.
-    pub fn rows_in(&self, space: &str) -> Result<Vec<(String, String, Position)>> {
-        let mut read = self.db.prepare_cached("SELECT concept, id, version FROM entity WHERE space = ?1")?;
-        let rows = read.query_map([space], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    pub fn rows_in(&self, space: &str) -> Result<Vec<RowSize>> {
+        let sql = "SELECT concept, id, version, octet_length(fields) FROM entity WHERE space = ?1";
+        let mut read = self.db.prepare_cached(sql)?;
+        let rows = read.query_map([space], |row| {
+            let (concept, id, version) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(RowSize { concept, id, version, bytes: row.get(3)? })
+        })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

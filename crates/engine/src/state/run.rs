@@ -281,6 +281,7 @@ impl State {
     pub(crate) fn end_wait(&mut self, place: Place, ended: &WaitEnded) -> Result<()> {
         let Some(mut run) = self.take_run(ended.run)? else { return Ok(()) };
         let tried = self.runs.disarm(&run);
+        run.walk.holds(&ended.other_spaces);
         if let Some(wait) = run.wait_mut(ended.wait) {
             let (how, event, value) = (ended.how, ended.event, ended.value.clone());
             wait.ended = Some(Ended { how, at: place.time, event, by: ended.by.clone(), value });

@@ -132,24 +132,33 @@ impl Tenant {
     /// A group, and how its filter fared with the newest events: what it could not judge is in no record.
     pub fn group(&self, name: &str) -> Result<GroupView, Problem> {
         let mut view = self.group_in_short(name)?;
-        if view.group.definition.filter.is_none() {
-            return Ok(view);
+        self.try_filters(std::slice::from_mut(&mut view))?;
+        Ok(view)
+    }
+
+    fn try_filters(&self, views: &mut [GroupView]) -> Result<(), Problem> {
+        let mut filtered = Vec::new();
+        for view in views.iter_mut().filter(|view| view.group.definition.filter.is_some()) {
+            filtered.push((matcher::Matcher::new(&view.group.definition)?, view, 0));
         }
-        let matcher = matcher::Matcher::new(&view.group.definition)?;
-        let (head, mut errors) = (self.head(), 0);
+        let head = self.head();
         let mut from = head.saturating_sub(FILTER_LOOK_BACK).max(self.first());
-        while from <= head {
+        while from <= head && !filtered.is_empty() {
             let (events, through) = self.events_from(from, head, PULL_MAX)?;
-            for event in events {
-                if let matcher::Match::Error(error) = matcher.test(&event) {
-                    errors += 1;
-                    view.last_filter_error = Some((event.position, error));
+            for event in &events {
+                for (matcher, view, errors) in &mut filtered {
+                    if let matcher::Match::Error(error) = matcher.test(event) {
+                        *errors += 1;
+                        view.last_filter_error = Some((event.position, error));
+                    }
                 }
             }
             from = through + 1;
         }
-        view.filter_errors = view.filter_errors.max(errors);
-        Ok(view)
+        for (_, view, errors) in filtered {
+            view.filter_errors = view.filter_errors.max(errors);
+        }
+        Ok(())
     }
 
     /// A group without what has to be computed.
@@ -167,7 +176,14 @@ impl Tenant {
         Ok(view)
     }
 
-    pub fn groups(&self) -> Vec<GroupView> {
+    pub fn groups(&self) -> Result<Vec<GroupView>, Problem> {
+        let mut views = self.groups_in_short();
+        self.try_filters(&mut views)?;
+        Ok(views)
+    }
+
+    /// All of them, without how their filters fared.
+    pub fn groups_in_short(&self) -> Vec<GroupView> {
         let handles = self.registry().all();
         handles.iter().filter_map(|handle| self.group_in_short(&handle.name).ok()).collect()
     }

@@ -144,11 +144,11 @@ impl Seen {
         Ok(told)
     }
 
-    pub fn groups(&self) -> Vec<GroupView> {
-        let mut groups = self.tenant.groups();
+    pub fn groups(&self) -> Result<Vec<GroupView>, Problem> {
+        let mut groups = self.tenant.groups()?;
         groups.retain(|view| self.sight.meets(&view.group.definition));
         groups.iter_mut().for_each(|view| self.cover(view));
-        groups
+        Ok(groups)
     }
 
     pub fn group(&self, name: &str) -> Result<GroupView, Problem> {

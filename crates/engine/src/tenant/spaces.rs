@@ -13,7 +13,7 @@ use crate::sealing::{ALL, Held, keys};
 impl Tenant {
     /// Those that are sealed or were forgotten.
     pub fn spaces(&self) -> Result<Vec<Value>, Problem> {
-        Ok(self.own_rows(SPACE)?.iter().map(shown).collect())
+        Ok(self.own_rows(SPACE)?.iter().map(|row| self.shown_row(row)).collect())
     }
 
     /// Seals what is written in a space from now on; `*`: in every one that has no key of its own. `true` when it was not
@@ -105,7 +105,16 @@ impl Tenant {
     }
 
     pub(crate) fn shown_space(&self, name: &str) -> Value {
-        self.space_row(name).as_ref().map(shown).unwrap_or_default()
+        self.space_row(name).map(|row| self.shown_row(&row)).unwrap_or_default()
+    }
+
+    /// One without a key of its own may be sealed with all others.
+    fn shown_row(&self, row: &Row) -> Value {
+        let mut space = shown(row);
+        if space["sealed"] == false && self.seals().seals(&row.id) {
+            (space["sealed"], space["key_of"]) = (true.into(), ALL.into());
+        }
+        space
     }
 
     pub(crate) fn has_space_row(&self, name: &str) -> bool {

@@ -65,9 +65,15 @@ pub(crate) struct Leases {
     held: HashMap<WaitId, Lease>,
     serial: u64,
     /// What was handed out under which serial, until something was said too late under it.
-    given: BTreeMap<u64, WaitId>,
+    given: BTreeMap<u64, Given>,
     /// How many tasks had been asked for when that was last looked at.
     asked: u64,
+}
+
+struct Given {
+    id: WaitId,
+    /// The secrets that its worker was told, as they were then.
+    veil: Option<Arc<Veil>>,
 }
 
 #[derive(Default)]
@@ -81,8 +87,6 @@ struct Lease {
     lost: u32,
     /// What is told of it as a span when it ends: without its input, and since when.
     traced: Option<(Box<Effect>, Timestamp)>,
-    /// The secrets that its worker was told.
-    veil: Option<Arc<Veil>>,
 }
 
 impl Lease {
@@ -99,7 +103,7 @@ impl Leases {
     /// Leases it to the next worker: the serial of the token, and how many were lost with it before.
     fn take(&mut self, id: WaitId, now: Duration) -> (u64, u32) {
         self.serial += 1;
-        self.given.insert(self.serial, id);
+        self.given.insert(self.serial, Given { id, veil: None });
         if self.given.len() > GIVEN_MAX {
             self.given.pop_first();
         }
@@ -111,8 +115,11 @@ impl Leases {
 
     /// Whether a token was really given out, and nothing was said too late under it before.
     fn was_given(&mut self, token: Token) -> bool {
-        let known = self.given.get(&token.serial) == Some(&token.id);
-        known && self.given.remove(&token.serial).is_some()
+        self.given(token).is_some() && self.given.remove(&token.serial).is_some()
+    }
+
+    fn given(&mut self, token: Token) -> Option<&mut Given> {
+        self.given.get_mut(&token.serial).filter(|given| given.id == token.id)
     }
 
     /// The lease that a token stands for, while it does.
@@ -245,9 +252,10 @@ impl Tenant {
             match veil.and_then(|veil| Ok((veil.lift(&task.effect.with["input"])?, veil))) {
                 Ok((input, veil)) => {
                     task.effect.with["input"] = input;
+                    let token = Token::parse(&task.token);
                     let mut leases = lock(&self.0.outside.leases);
-                    if let Some(lease) = leases.held.get_mut(&task.effect.id()) {
-                        lease.veil = Some(Arc::new(veil));
+                    if let Some(given) = token.and_then(|token| leases.given(token)) {
+                        given.veil = Some(Arc::new(veil));
                     }
                     true
                 }
@@ -304,21 +312,21 @@ impl Tenant {
     async fn end_task(&self, token: &str, how: How, value: Value) -> Result<(), Problem> {
         let token = self.token_of(token)?;
         let now = self.real();
-        let (mine, veil) = {
+        let (mine, told) = {
             let mut leases = lock(&self.0.outside.leases);
             let mine = leases.current(token, now).map(|lease| {
                 lease.answering = true;
                 lease.traced.take()
             });
-            (mine, leases.held.get(&token.id).and_then(|lease| lease.veil.clone()))
+            (mine, leases.given(token).map(|given| given.veil.clone()))
         };
-        let value = match veil {
-            Some(veil) => veil.mask(value),
-            None => value,
+        let value = match told {
+            Some(Some(veil)) => veil.mask(value),
+            Some(None) => value,
+            // Nobody knows any more what its worker was told.
+            None => self.veil_of_all()?.mask(value),
         };
         let Some(traced) = mine else {
-            // Nobody knows any more what its worker was told.
-            let value = self.veil_of_all()?.mask(value);
             let (run, wait) = token.id;
             let given = lock(&self.0.outside.leases).was_given(token);
             if given && self.allow_events(&Caller::local(), 1).is_ok() {

@@ -191,6 +191,7 @@ impl Walk<'_, '_> {
             kind: "call",
             caller,
             space: Some(self.env.space.clone()),
+            other_spaces: self.draft.state.seals.others(self.run.spaces(), &self.env.space),
             event: None,
             trace: self.traceparent.clone(),
         };
@@ -256,6 +257,8 @@ pub struct Invoked<'a> {
     pub kind: &'static str,
     pub caller: Option<(u64, u32)>,
     pub space: Option<String>,
+    /// Sealed spaces, besides that one, of which the caller holds something.
+    pub other_spaces: Vec<String>,
     /// What stands for the event, when a person gave one.
     pub event: Option<Value>,
     /// The W3C traceparent of who starts it.
@@ -311,6 +314,7 @@ pub(crate) fn invoke(
     let started = model::record::RunStarted {
         occurrence: Reason { kind: by.kind.to_owned(), position, at: draft.now },
         space,
+        other_spaces: by.other_spaces,
         depth: by.depth,
         caller: by.caller,
         input: by.input,

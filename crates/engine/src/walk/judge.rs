@@ -132,10 +132,12 @@ fn switch_off(draft: &mut Draft<'_>, name: &str, reason: &str) -> Result<()> {
     start::settle_armed(draft, name)
 }
 
+/// Everybody may read it, so it does not quote what happened in a sealed space: the run itself says that.
 fn say(draft: &mut Draft<'_>, run: &Run, failure: &Failure) -> Result<()> {
-    let payload = json!({
-        "automation": run.automation, "reason": failure.code, "run": run.id, "message": failure.message,
-    });
+    let mut payload = json!({"automation": run.automation, "reason": failure.code, "run": run.id});
+    if draft.state.seals.others(run.spaces(), "").is_empty() {
+        payload["message"] = failure.message.as_str().into();
+    }
     let place = (draft.next(), draft.now);
     let entry = engine_event("automation.disabled", &payload, place, draft.entropy);
     draft.add(entry).map(drop)

@@ -81,10 +81,10 @@ async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {
 
 fn one_line(space: &Value) -> String {
     let text = |name: &str| space[name].as_str().unwrap_or_default().to_owned();
-    let sealed = if space["sealed"] == true {
-        format!("sealed {}", text("sealed_at"))
-    } else {
-        "not sealed".to_owned()
+    let sealed = match (&space["sealed"], &space["key_of"]) {
+        (Value::Bool(true), Value::Null) => format!("sealed {}", text("sealed_at")),
+        (Value::Bool(true), _) => "sealed with all others".to_owned(),
+        _ => "not sealed".to_owned(),
     };
     let forgotten = space["forgotten_at"].as_str().map(|at| format!("  forgotten {at}")).unwrap_or_default();
     format!("{:<32}  {sealed}{forgotten}", text("name"))

@@ -60,7 +60,7 @@ impl Reach {
 
     pub async fn groups(&self) -> Result<Vec<Value>, Problem> {
         match self {
-            Reach::Local(local) => Ok(local.tenant.groups().iter().map(|view| view.to_json()).collect()),
+            Reach::Local(local) => Ok(local.tenant.groups()?.iter().map(|view| view.to_json()).collect()),
             Reach::Remote(client) => {
                 #[derive(Deserialize)]
                 struct Groups {

@@ -76,7 +76,7 @@ impl EffectRecord {
 
     pub(super) fn body(&self) -> Option<Arc<str>> {
         let EffectRecord::Late { value, .. } = self else { return None };
-        (!value.is_null()).then(|| to_text(&WaitBody { value: value.clone() }).into())
+        (!value.is_null()).then(|| to_text(&WaitBody { value: std::borrow::Cow::Borrowed(value) }).into())
     }
 
     /// `None`: the kind is none of these.
@@ -90,7 +90,7 @@ impl EffectRecord {
             "effect.late" => {
                 let LateData { run, wait, how } = serde_json::from_str(at.data)?;
                 let WaitBody { value } = super::run::body(at)?;
-                EffectRecord::Late { run, wait, how, value }
+                EffectRecord::Late { run, wait, how, value: value.into_owned() }
             }
             "effect.redriven" => {
                 let RedrivenData { run, wait } = serde_json::from_str(at.data)?;

@@ -7,12 +7,13 @@
 //!  occurrence.settled  d {"of":[position,index],"automation","outcome","reason"?,"gate"?}   body {"set"?,"values"?}
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::run::body;
+use super::run::{body, has_no_text, is_empty, is_null, lent, owned};
 use super::{At, DecodeError, to_text};
 use crate::{Position, Timestamp};
 
@@ -90,6 +91,13 @@ pub struct Verdict {
     pub values: Value,
 }
 
+impl Verdict {
+    /// Whether a gate remembers something by it, or it is pending itself: the state cannot be folded without its body.
+    pub fn remembers(&self) -> bool {
+        self.key.is_some() || !self.set.is_empty()
+    }
+}
+
 /// An occurrence by the record that first told of it and its place there.
 pub type OccurrenceId = (Position, u32);
 
@@ -120,62 +128,62 @@ pub struct SettledOccurrence {
 }
 
 #[derive(Serialize, Deserialize)]
-struct VerdictData {
-    automation: String,
-    trigger: String,
-    version: String,
+struct VerdictData<'a> {
+    automation: Cow<'a, str>,
+    trigger: Cow<'a, str>,
+    version: Cow<'a, str>,
     outcome: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    reason: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    gate: Option<String>,
+    gate: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    run: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    events: Vec<Position>,
+    run: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    events: Cow<'a, [Position]>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct OccurrenceMovedData {
+struct OccurrenceMovedData<'a> {
     of: OccurrenceId,
     #[serde(flatten)]
-    verdict: VerdictData,
+    verdict: VerdictData<'a>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
-struct VerdictBody {
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct VerdictBody<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    set: Vec<GateSet>,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    values: Value,
+    key: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    set: Cow<'a, [GateSet]>,
+    #[serde(default, skip_serializing_if = "is_null")]
+    values: Cow<'a, Value>,
 }
 
-impl VerdictBody {
+impl VerdictBody<'_> {
     fn is_empty(&self) -> bool {
         self.key.is_none() && self.set.is_empty() && self.values.is_null()
     }
 }
 
 #[derive(Serialize, Deserialize)]
-struct RoutedData {
+struct RoutedData<'a> {
     event: Position,
-    of: Vec<VerdictData>,
+    of: Vec<VerdictData<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SettledData {
+struct SettledData<'a> {
     of: OccurrenceId,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    automation: String,
+    #[serde(default, skip_serializing_if = "has_no_text")]
+    automation: Cow<'a, str>,
     outcome: Outcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    reason: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    gate: Option<String>,
+    gate: Option<Cow<'a, str>>,
 }
 
 impl Routed {
@@ -184,13 +192,13 @@ impl Routed {
     }
 
     pub(super) fn body(&self) -> Option<Arc<str>> {
-        let of: Vec<VerdictBody> = self.verdicts.iter().map(verdict_body).collect();
+        let of: Vec<VerdictBody<'_>> = self.verdicts.iter().map(verdict_body).collect();
         (!of.iter().all(VerdictBody::is_empty)).then(|| to_text(&of).into())
     }
 
     pub(super) fn decode(at: &At<'_>) -> Result<Routed, DecodeError> {
         let RoutedData { event, of } = serde_json::from_str(at.data)?;
-        let mut bodies: Vec<VerdictBody> = body(at)?;
+        let mut bodies: Vec<VerdictBody<'_>> = body(at)?;
         bodies.resize_with(of.len(), VerdictBody::default);
         let verdicts = of.into_iter().zip(bodies).map(|(data, body)| verdict_of(data, body));
         Ok(Routed { event, verdicts: verdicts.collect() })
@@ -217,56 +225,66 @@ impl SettledOccurrence {
     pub(super) fn data(&self) -> String {
         to_text(&SettledData {
             of: self.of,
-            automation: self.automation.clone(),
+            automation: self.automation.as_str().into(),
             outcome: self.outcome,
-            reason: self.reason.clone(),
-            gate: self.gate.clone(),
+            reason: lent(self.reason.as_ref()),
+            gate: lent(self.gate.as_ref()),
         })
     }
 
     pub(super) fn body(&self) -> Option<Arc<str>> {
-        let body = VerdictBody { key: None, set: self.set.clone(), values: self.values.clone() };
+        let body =
+            VerdictBody { key: None, set: self.set.as_slice().into(), values: Cow::Borrowed(&self.values) };
         (!body.is_empty()).then(|| to_text(&body).into())
     }
 
     pub(super) fn decode(at: &At<'_>) -> Result<SettledOccurrence, DecodeError> {
         let SettledData { of, automation, outcome, reason, gate } = serde_json::from_str(at.data)?;
         let VerdictBody { set, values, .. } = body(at)?;
-        Ok(SettledOccurrence { of, automation, outcome, reason, gate, set, values })
+        Ok(SettledOccurrence {
+            of,
+            automation: automation.into_owned(),
+            outcome,
+            reason: owned(reason),
+            gate: owned(gate),
+            set: set.into_owned(),
+            values: values.into_owned(),
+        })
     }
 }
 
-fn verdict_data(verdict: &Verdict) -> VerdictData {
+fn verdict_data(verdict: &Verdict) -> VerdictData<'_> {
     VerdictData {
-        automation: verdict.automation.clone(),
-        trigger: verdict.trigger.clone(),
-        version: verdict.version.clone(),
+        automation: verdict.automation.as_str().into(),
+        trigger: verdict.trigger.as_str().into(),
+        version: verdict.version.as_str().into(),
         outcome: verdict.outcome,
-        reason: verdict.reason.clone(),
-        gate: verdict.gate.clone(),
+        reason: lent(verdict.reason.as_ref()),
+        gate: lent(verdict.gate.as_ref()),
         until: verdict.until,
-        run: verdict.run.clone(),
-        events: verdict.events.clone(),
+        run: lent(verdict.run.as_ref()),
+        events: verdict.events.as_slice().into(),
     }
 }
 
-fn verdict_body(verdict: &Verdict) -> VerdictBody {
-    VerdictBody { key: verdict.key.clone(), set: verdict.set.clone(), values: verdict.values.clone() }
+fn verdict_body(verdict: &Verdict) -> VerdictBody<'_> {
+    let (set, values) = (verdict.set.as_slice().into(), Cow::Borrowed(&verdict.values));
+    VerdictBody { key: lent(verdict.key.as_ref()), set, values }
 }
 
-fn verdict_of(data: VerdictData, body: VerdictBody) -> Verdict {
+fn verdict_of(data: VerdictData<'_>, body: VerdictBody<'_>) -> Verdict {
     Verdict {
-        automation: data.automation,
-        trigger: data.trigger,
-        version: data.version,
+        automation: data.automation.into_owned(),
+        trigger: data.trigger.into_owned(),
+        version: data.version.into_owned(),
         outcome: data.outcome,
-        reason: data.reason,
-        gate: data.gate,
+        reason: owned(data.reason),
+        gate: owned(data.gate),
         until: data.until,
-        run: data.run,
-        events: data.events,
-        key: body.key,
-        set: body.set,
-        values: body.values,
+        run: owned(data.run),
+        events: data.events.into_owned(),
+        key: owned(body.key),
+        set: body.set.into_owned(),
+        values: body.values.into_owned(),
     }
 }

@@ -1,9 +1,9 @@
 //! Records about runs and waits, to text and back (rules R6 to R12); those about occurrences are in `occurrence.rs`.
 //!
 //! ```text
-//!  run.started         d {"id","automation","hash","trigger","occurrence","space","depth",…}   body {"input"?,"key"?}
+//!  run.started         d {"id","automation","hash","trigger","occurrence","space","depth","events"?,…}   body {"input"?,"key"?}
 //!  run.moved           d {"run","status"}        body {"state":{…},"steps":[…]}
-//!  wait.ended          d {"run","wait","how","event"?}   body {"value"}, left out when null
+//!  wait.ended          d {"run","wait","how","event"?,"other_spaces"?}   body {"value"}, left out when null
 //!  run.ended           d {"run","status","code"?,"class"?}   body {"output"?,"message"?,"steps"?}
 //!  schedule.passed     d {"automation","trigger","through"}
 //!  automation.set      d {"automation","enabled"?,"paused"?,"reason"?,"failures"?}
@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** whatever a gate, a run or a wait becomes is written here; folding evaluates nothing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,11 @@ pub struct RunStarted {
     pub occurrence: Reason,
     /// The event it reads as `event`; 0: none that is in the ledger.
     pub event: Position,
+    /// All that its input quotes, when it is a batch.
+    pub events: Vec<Position>,
     pub space: String,
+    /// Sealed or once sealed spaces, besides its own, that its input quotes.
+    pub other_spaces: Vec<String>,
     pub depth: u32,
     pub attempt: u32,
     /// The run that called it and waits, with the number of that wait.
@@ -62,7 +67,9 @@ impl RunStarted {
             trigger: String::new(),
             occurrence: Reason { kind: "manual".to_owned(), position: 0, at },
             event: 0,
+            events: Vec::new(),
             space: String::new(),
+            other_spaces: Vec::new(),
             depth: 0,
             attempt: 1,
             caller: None,
@@ -140,6 +147,8 @@ pub struct WaitEnded {
     pub wait: u32,
     pub how: How,
     pub event: Option<Position>,
+    /// As in [`RunStarted`]: those that the value quotes.
+    pub other_spaces: Vec<String>,
     /// The actor who answered; only of questions.
     pub by: Option<String>,
     pub value: Value,
@@ -182,16 +191,22 @@ pub enum RunRecord {
     Subscription(SubscriptionRecord),
 }
 
+// What a record is written from is borrowed: a run writes four of them, and each of its parts was a copy.
+
 #[derive(Serialize, Deserialize)]
-struct StartedData {
-    id: String,
-    automation: String,
-    hash: String,
-    trigger: String,
-    occurrence: Reason,
+struct StartedData<'a> {
+    id: Cow<'a, str>,
+    automation: Cow<'a, str>,
+    hash: Cow<'a, str>,
+    trigger: Cow<'a, str>,
+    occurrence: Cow<'a, Reason>,
     #[serde(default, skip_serializing_if = "is_zero")]
     event: Position,
-    space: String,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    events: Cow<'a, [Position]>,
+    space: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    other_spaces: Cow<'a, [String]>,
     #[serde(default, skip_serializing_if = "is_none_of")]
     depth: u32,
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -199,17 +214,17 @@ struct StartedData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     caller: Option<(Position, u32)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    rerun_of: Option<String>,
+    rerun_of: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct StartedBody {
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    input: Value,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    key: String,
+struct StartedBody<'a> {
+    #[serde(default, skip_serializing_if = "is_null")]
+    input: Cow<'a, Value>,
+    #[serde(default, skip_serializing_if = "has_no_text")]
+    key: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    event: Option<Value>,
+    event: Option<Cow<'a, Value>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -219,46 +234,48 @@ struct MovedData {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct MovedBody {
-    state: Value,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    steps: Vec<Value>,
+struct MovedBody<'a> {
+    state: Cow<'a, Value>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    steps: Cow<'a, [Value]>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WaitData {
+struct WaitData<'a> {
     run: Position,
     wait: u32,
     how: How,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<Position>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    other_spaces: Cow<'a, [String]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    by: Option<String>,
+    by: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct WaitBody {
-    pub(super) value: Value,
+pub(super) struct WaitBody<'a> {
+    pub(super) value: Cow<'a, Value>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct EndedData {
+struct EndedData<'a> {
     run: Position,
     status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    code: Option<String>,
+    code: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    class: Option<String>,
+    class: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct EndedBody {
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    output: Value,
+struct EndedBody<'a> {
+    #[serde(default, skip_serializing_if = "is_null")]
+    output: Cow<'a, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    steps: Vec<Value>,
+    message: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    steps: Cow<'a, [Value]>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -275,6 +292,27 @@ fn one() -> u32 {
 
 fn is_one(n: &u32) -> bool {
     *n == 1
+}
+
+pub(super) fn is_null(value: &Cow<'_, Value>) -> bool {
+    value.is_null()
+}
+
+pub(super) fn is_empty<T: Clone>(list: &Cow<'_, [T]>) -> bool {
+    list.is_empty()
+}
+
+pub(super) fn has_no_text(text: &Cow<'_, str>) -> bool {
+    text.is_empty()
+}
+
+/// The same text, borrowed.
+pub(super) fn lent(text: Option<&String>) -> Option<Cow<'_, str>> {
+    text.map(|text| Cow::Borrowed(text.as_str()))
+}
+
+pub(super) fn owned(text: Option<Cow<'_, str>>) -> Option<String> {
+    text.map(Cow::into_owned)
 }
 
 impl RunRecord {
@@ -300,28 +338,31 @@ impl RunRecord {
             RunRecord::OccurrenceMoved(moved) => moved.data(),
             RunRecord::Settled(settled) => settled.data(),
             RunRecord::Started(started) => to_text(&StartedData {
-                id: started.id.clone(),
-                automation: started.automation.clone(),
-                hash: started.hash.clone(),
-                trigger: started.trigger.clone(),
-                occurrence: started.occurrence.clone(),
+                id: started.id.as_str().into(),
+                automation: started.automation.as_str().into(),
+                hash: started.hash.as_str().into(),
+                trigger: started.trigger.as_str().into(),
+                occurrence: Cow::Borrowed(&started.occurrence),
                 event: started.event,
-                space: started.space.clone(),
+                events: started.events.as_slice().into(),
+                space: started.space.as_str().into(),
+                other_spaces: started.other_spaces.as_slice().into(),
                 depth: started.depth,
                 attempt: started.attempt,
                 caller: started.caller,
-                rerun_of: started.rerun_of.clone(),
+                rerun_of: lent(started.rerun_of.as_ref()),
             }),
             RunRecord::Moved(moved) => to_text(&MovedData { run: moved.run, status: moved.status }),
             RunRecord::WaitEnded(ended) => {
                 let WaitEnded { run, wait, how, event, .. } = *ended;
-                to_text(&WaitData { run, wait, how, event, by: ended.by.clone() })
+                let other_spaces = ended.other_spaces.as_slice().into();
+                to_text(&WaitData { run, wait, how, event, other_spaces, by: lent(ended.by.as_ref()) })
             }
             RunRecord::Ended(ended) => to_text(&EndedData {
                 run: ended.run,
                 status: ended.status,
-                code: ended.code.clone(),
-                class: ended.class.clone(),
+                code: lent(ended.code.as_ref()),
+                class: lent(ended.class.as_ref()),
             }),
             RunRecord::SchedulePassed(passed) => to_text(passed),
             RunRecord::AutomationSet(set) => to_text(set),
@@ -337,26 +378,26 @@ impl RunRecord {
             RunRecord::Settled(settled) => settled.body(),
             RunRecord::Started(started) => {
                 let body = StartedBody {
-                    input: started.input.clone(),
-                    key: started.key.clone(),
-                    event: started.synthetic.clone(),
+                    input: Cow::Borrowed(&started.input),
+                    key: started.key.as_str().into(),
+                    event: started.synthetic.as_ref().map(Cow::Borrowed),
                 };
                 let empty = body.input.is_null() && body.key.is_empty() && body.event.is_none();
                 (!empty).then(|| to_text(&body).into())
             }
             RunRecord::Moved(moved) => {
-                let body = MovedBody { state: moved.state.clone(), steps: moved.steps.clone() };
-                Some(to_text(&body).into())
+                let (state, steps) = (Cow::Borrowed(&moved.state), moved.steps.as_slice().into());
+                Some(to_text(&MovedBody { state, steps }).into())
             }
             RunRecord::WaitEnded(ended) => {
-                let body = WaitBody { value: ended.value.clone() };
+                let body = WaitBody { value: Cow::Borrowed(&ended.value) };
                 (!ended.value.is_null()).then(|| to_text(&body).into())
             }
             RunRecord::Ended(ended) => {
                 let body = EndedBody {
-                    output: ended.output.clone(),
-                    message: ended.message.clone(),
-                    steps: ended.steps.clone(),
+                    output: Cow::Borrowed(&ended.output),
+                    message: lent(ended.message.as_ref()),
+                    steps: ended.steps.as_slice().into(),
                 };
                 let empty = body.output.is_null() && body.message.is_none() && body.steps.is_empty();
                 (!empty).then(|| to_text(&body).into())
@@ -377,17 +418,27 @@ impl RunRecord {
             "run.moved" => {
                 let MovedData { run, status } = serde_json::from_str(at.data)?;
                 let MovedBody { state, steps } = body(at)?;
+                let (state, steps) = (state.into_owned(), steps.into_owned());
                 RunRecord::Moved(RunMoved { run, status, state, steps })
             }
             "wait.ended" => {
-                let WaitData { run, wait, how, event, by } = serde_json::from_str(at.data)?;
+                let WaitData { run, wait, how, event, other_spaces, by } = serde_json::from_str(at.data)?;
                 let WaitBody { value } = body(at)?;
-                RunRecord::WaitEnded(WaitEnded { run, wait, how, event, by, value })
+                let (other_spaces, by, value) = (other_spaces.into_owned(), owned(by), value.into_owned());
+                RunRecord::WaitEnded(WaitEnded { run, wait, how, event, other_spaces, by, value })
             }
             "run.ended" => {
                 let EndedData { run, status, code, class } = serde_json::from_str(at.data)?;
                 let EndedBody { output, message, steps } = body(at)?;
-                RunRecord::Ended(RunEnded { run, status, code, class, message, output, steps })
+                RunRecord::Ended(RunEnded {
+                    run,
+                    status,
+                    code: owned(code),
+                    class: owned(class),
+                    message: owned(message),
+                    output: output.into_owned(),
+                    steps: steps.into_owned(),
+                })
             }
             "schedule.passed" => RunRecord::SchedulePassed(serde_json::from_str(at.data)?),
             "automation.set" => RunRecord::AutomationSet(serde_json::from_str(at.data)?),
@@ -405,22 +456,24 @@ pub(super) fn body<'a, T: Default + Deserialize<'a>>(at: &At<'a>) -> Result<T, D
 }
 
 fn started(at: &At<'_>) -> Result<RunStarted, DecodeError> {
-    let data: StartedData = serde_json::from_str(at.data)?;
-    let body: StartedBody = body(at)?;
+    let data: StartedData<'_> = serde_json::from_str(at.data)?;
+    let body: StartedBody<'_> = body(at)?;
     Ok(RunStarted {
-        id: data.id,
-        automation: data.automation,
-        hash: data.hash,
-        trigger: data.trigger,
-        occurrence: data.occurrence,
+        id: data.id.into_owned(),
+        automation: data.automation.into_owned(),
+        hash: data.hash.into_owned(),
+        trigger: data.trigger.into_owned(),
+        occurrence: data.occurrence.into_owned(),
         event: data.event,
-        space: data.space,
+        events: data.events.into_owned(),
+        space: data.space.into_owned(),
+        other_spaces: data.other_spaces.into_owned(),
         depth: data.depth,
         attempt: data.attempt,
         caller: data.caller,
-        rerun_of: data.rerun_of,
-        input: body.input,
-        key: body.key,
-        synthetic: body.event,
+        rerun_of: owned(data.rerun_of),
+        input: body.input.into_owned(),
+        key: body.key.into_owned(),
+        synthetic: body.event.map(Cow::into_owned),
     })
 }

@@ -97,7 +97,7 @@ Revoked: revoked! boolean
 +SecretValue: value! string
 Secret: name! string
 SecretPage: secrets! [Secret]; next string
-Space: name! string; sealed! boolean; key string; sealed_at instant; forgotten_at instant; events count
+Space: name! string; sealed! boolean; key string; key_of string; sealed_at instant; forgotten_at instant; events count
 SpacePage: spaces! [Space]
 ActPage: acts! [any]; next string
 Testimony: key! string; checkpoints! [any]

@@ -1,8 +1,9 @@
 //! What runs keep of erased events: their input, variables, outputs and waits, and the values that decisions saw.
 //!
-//! A run that read one of them, or was called or repeated by one that did, is concerned. It is over first, as `event.erased`,
-//! if it still lives; then the bodies of all its records go. What it published are events of their own and stay. A decision
-//! that set a gate or is pending under a key keeps its body: without it the state could not be folded again.
+//! A run that read one of them, or was called or repeated by one that did, or got the answer of one that did, is concerned.
+//! It is over first, as `event.erased`, if it still lives; then the bodies of all its records go, and of what told that its
+//! automation was switched off. What it published are events of their own and stay. A decision that set a gate or is pending
+//! under a key keeps its body: without it the state could not be folded again.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +17,31 @@ use crate::command::{Command, RunCommand};
 use crate::read;
 use crate::tenant::Tenant;
 
+const DISABLED: &str = "automation.disabled";
+
 /// As much of a record's data as tells whom it concerns.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Of {
     id: String,
     event: Option<Position>,
+    events: Vec<Position>,
     run: Position,
+    wait: u32,
     caller: Option<(Position, u32)>,
     rerun_of: Option<String>,
+    topic: String,
     space: String,
+    other_spaces: Vec<String>,
+}
+
+/// Runs that are concerned, by the position of their start and by id.
+#[derive(Default, PartialEq)]
+struct Concerned {
+    runs: BTreeSet<Position>,
+    ids: BTreeSet<String>,
+    /// Where their callers wait for them.
+    callers: BTreeSet<(Position, u32)>,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +53,7 @@ struct Settled {
 pub(super) fn bodies(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Position>, Problem> {
     let (events, concerned) = (doomed.events, over(tenant, doomed)?);
     // A start names its run to the history, with a body or without.
-    let (mut bodies, mut decided) = (concerned.clone(), BTreeSet::new());
+    let (mut bodies, mut decided) = (concerned.runs.clone(), BTreeSet::new());
     each(tenant, first_of(doomed), |record| {
         let position = record.position;
         // With the key of its space a body is erased already; what was derived from it is not.
@@ -57,58 +73,92 @@ pub(super) fn bodies(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Po
                 }
             }
             "run.moved" | "wait.ended" | "run.ended" | "effect.late"
-                if concerned.contains(&of(record).run) =>
+                if concerned.runs.contains(&of(record).run) =>
             {
                 bodies.insert(position);
             }
+            "event" if tells_of(record, &concerned) => _ = bodies.insert(position),
             _ => {}
         }
     })?;
     Ok(bodies)
 }
 
+/// Whether it tells why an automation was switched off by one of these runs, and quotes it.
+fn tells_of(record: &RecordRef<'_>, concerned: &Concerned) -> bool {
+    let Some(BodyRef::Json(text)) = &record.body else { return false };
+    if of(record).topic != DISABLED {
+        return false;
+    }
+    let body = serde_json::from_str::<Value>(text.get()).unwrap_or_default();
+    body["payload"]["run"].as_str().is_some_and(|run| concerned.ids.contains(run))
+}
+
 /// Ends those that are concerned, until nothing begins any more that is. They are all that were.
-fn over(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Position>, Problem> {
+fn over(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<Concerned, Problem> {
     let mut known = None;
     loop {
         let found = concerned(tenant, doomed)?;
         if known.as_ref() == Some(&found) {
             return Ok(found);
         }
-        let (runs, of) = (found.iter().copied().collect(), doomed.events.iter().copied().collect());
+        let (runs, of) = (found.runs.iter().copied().collect(), doomed.events.iter().copied().collect());
         tenant.ask_blocking(Command::Run(RunCommand::Lose { runs, events: of }))?;
         known = Some(found);
     }
 }
 
-/// Runs by the position of their start.
-fn concerned(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Position>, Problem> {
-    let (mut runs, mut ids) = (BTreeSet::new(), BTreeSet::new());
-    each(tenant, first_of(doomed), |record| {
-        let read = |of: &Of| of.event.is_some_and(|event| doomed.events.contains(&event));
-        let within = |of: &Of| {
-            doomed.space.is_some_and(|(space, through)| of.space == space && record.position <= through)
-        };
-        match record.kind {
-            "run.started" => {
-                let of = of(record);
-                let called = of.caller.is_some_and(|(caller, _)| runs.contains(&caller));
-                let again = of.rerun_of.as_ref().is_some_and(|id| ids.contains(id)) || ids.contains(&of.id);
-                if read(&of) || called || again || within(&of) {
-                    runs.insert(record.position);
-                    ids.insert(of.id);
-                }
+fn concerned(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<Concerned, Problem> {
+    let mut found = Concerned::default();
+    each(tenant, first_of(doomed), |record| match record.kind {
+        "run.started" => {
+            let of = of(record);
+            let called = of.caller.is_some_and(|(caller, _)| found.runs.contains(&caller));
+            let again =
+                of.rerun_of.as_ref().is_some_and(|id| found.ids.contains(id)) || found.ids.contains(&of.id);
+            if reads(&of, record.position, doomed) || called || again {
+                found.add(record.position, of);
             }
-            "wait.ended" => {
-                let of = of(record);
-                if read(&of) {
-                    runs.insert(of.run);
-                }
-            }
-            _ => {}
         }
+        "wait.ended" => {
+            let of = of(record);
+            let quotes = reads(&of, record.position, doomed) || found.callers.contains(&(of.run, of.wait));
+            if quotes && !found.runs.contains(&of.run) {
+                found.add(of.run, start_of(tenant, of.run));
+            }
+        }
+        _ => {}
     })?;
-    Ok(runs)
+    Ok(found)
+}
+
+impl Concerned {
+    fn add(&mut self, run: Position, start: Of) {
+        self.runs.insert(run);
+        self.ids.insert(start.id);
+        self.callers.extend(start.caller);
+    }
+}
+
+/// It may stand before all that is looked at. One that was trimmed says nothing.
+fn start_of(tenant: &Tenant, run: Position) -> Of {
+    let mut found = Of::default();
+    let mut bytes = Vec::new();
+    let read = tenant.with_reader(|reader| reader.read(run, 1, &mut bytes).map_err(read::problem));
+    for text in ledger::lines(&bytes).filter(|_| read.is_ok()) {
+        let Ok((line, _)) = read::parse(text) else { continue };
+        found = line.records().find(|record| record.position == run).map(of).unwrap_or(found);
+    }
+    found
+}
+
+/// Whether a start or the end of a wait quotes what is to go.
+fn reads(of: &Of, position: Position, doomed: &Doomed<'_>) -> bool {
+    let event = of.event.iter().chain(&of.events).any(|event| doomed.events.contains(event));
+    let within = doomed.space.is_some_and(|(space, through)| {
+        position <= through && (of.space == space || of.other_spaces.iter().any(|other| other == space))
+    });
+    event || within
 }
 
 fn of(record: &RecordRef<'_>) -> Of {

@@ -83,7 +83,8 @@ impl Tenant {
             refuse_effects(&done, from)?;
         }
         (started.id, started.attempt, started.rerun_of) = (String::new(), 1, Some(id.to_owned()));
-        let walked = (from > 0).then(|| taken_over(&done, from));
+        let walked = (from > 0)
+            .then(|| Walked { other_spaces: started.other_spaces.clone(), ..taken_over(&done, from) });
         self.again(Again { started, walked, pinned: false })
     }
 

@@ -209,6 +209,6 @@ async fn what_is_no_push_is_refused_at_its_place() {
             Map::from_iter([("url".to_owned(), json!("https://a/")), ("pattern".to_owned(), json!("#"))]);
         assert!(tenant.put_push(&Caller::local(), name, said).await.is_err(), "{name}");
     }
-    assert!(tenant.pushes().unwrap().is_empty() && tenant.groups().is_empty());
+    assert!(tenant.pushes().unwrap().is_empty() && tenant.groups().unwrap().is_empty());
     engine.close().await.unwrap();
 }

@@ -216,3 +216,28 @@ async fn a_run_that_is_tried_again_leaves_a_state_that_a_rebuild_equals() {
     let (before, after, _dir) = rebuilt(bench).await;
     assert_eq!(before, after);
 }
+
+const GATHERS: &str = "
+- automation: gathers
+  mode: parallel
+  triggers: [{event: a, batch: {count: 2, for: 1h}}]
+  actions:
+    - vars: {all: '{{ input.events.map(e, e.payload.name) }}'}
+    - delay: 1h
+";
+
+#[tokio::test]
+async fn the_first_event_of_a_batch_is_gone_from_the_run_that_has_it() {
+    let bench = Bench::new();
+    let files = [("gathers.yaml".to_owned(), GATHERS.to_owned())].into();
+    bench.tenant.apply("test", lang::declare::check_workspace(&files).definitions).await.unwrap();
+    let first = bench.engine.publish(secret("a")).await.unwrap().position().unwrap();
+    bench.engine.publish(Draft::new("a", &json!({"name": "nobody"}))).await.unwrap();
+    assert_eq!(bench.tenant.live_runs(None).unwrap().len(), 1);
+    assert_eq!(bench.tenant.erase(&[first]).await.unwrap(), 1);
+    assert_eq!(holding(bench.dir.path(), SECRET), Vec::<std::path::PathBuf>::new());
+    assert!(bench.tenant.live_runs(None).unwrap().is_empty());
+    let (before, after, dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+    assert!(holding(dir.path(), SECRET).is_empty());
+}

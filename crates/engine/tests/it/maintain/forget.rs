@@ -182,6 +182,102 @@ async fn what_is_written_after_sealing_beside_forgetting_is_kept_and_sealed() {
     assert_eq!(holding(&ledger, CANARY), Vec::<PathBuf>::new(), "in the clear");
 }
 
+/// Runs of another space that come to hold something of the clinic: in a batch, by waiting, by the answer of another run; one
+/// whose failure is told to everybody; and two decisions about one event, of which one is remembered.
+const ACROSS: &str = r#"
+- automation: gathers
+  mode: parallel
+  triggers: [{event: a, batch: {count: 2, for: 1h}}]
+  actions:
+    - vars: {all: "{{ input.events.map(e, e.payload.name) }}"}
+    - delay: 1h
+- automation: listens
+  mode: parallel
+  triggers: [{event: begin}]
+  actions:
+    - wait_for: {event: a}
+    - vars: {name: "{{ wait.event.payload.name }}"}
+    - delay: 1h
+- automation: asks
+  mode: parallel
+  triggers: [{event: begin}]
+  actions:
+    - id: told
+      automation: answers
+    - vars: {name: "{{ told }}"}
+    - delay: 1h
+- automation: answers
+  mode: parallel
+  actions:
+    - wait_for: {event: a}
+    - return: "{{ wait.event.payload.name }}"
+- automation: fails
+  mode: parallel
+  triggers: [{event: a}]
+  actions:
+    - fail: "no bed for {{ event.payload.name }}"
+- automation: cools
+  mode: parallel
+  triggers: [{event: a, cooldown: 1h}]
+  actions:
+    - delay: 1h
+- automation: judges
+  mode: parallel
+  triggers: [{event: a}]
+  conditions: ['event.payload.name == "nobody"']
+  actions:
+    - delay: 1h
+"#;
+
+/// What [`ACROSS`] makes of three events of the clinic and one of another space, the first of which is the clinic's.
+async fn across(sealed: bool) -> (Bench, Position) {
+    let bench = Bench::new();
+    let checked = lang::declare::check_workspace(&[("a.yaml".to_owned(), ACROSS.to_owned())].into());
+    assert!(!checked.has_errors(), "{:#?}", checked.findings);
+    bench.tenant.apply("test", checked.definitions).await.unwrap();
+    if sealed {
+        bench.tenant.seal_space(&Caller::local(), "clinic").await.unwrap();
+    }
+    bench.engine.publish(said("begin", "other", "-")).await.unwrap();
+    let mine = bench.engine.publish(said("a", "clinic", CANARY)).await.unwrap().position().unwrap();
+    bench.engine.publish(said("a", "other", OTHER)).await.unwrap();
+    for _ in 0..2 {
+        bench.engine.publish(said("a", "clinic", CANARY)).await.unwrap();
+    }
+    let live = bench.tenant.live_runs(None).unwrap();
+    let of = |name: &str| live.iter().filter(|run| run["automation"] == name).count();
+    assert_eq!((of("gathers"), of("listens"), of("asks")), (2, 1, 1), "{live:#?}");
+    assert_eq!(bench.tenant.automation("fails").unwrap()["enabled"], false);
+    (bench, mine)
+}
+
+#[tokio::test]
+async fn what_runs_of_other_spaces_hold_of_a_sealed_one_is_sealed_and_goes_with_it() {
+    let (bench, _) = across(true).await;
+    let ledger = ledger_of(bench.dir.path());
+    assert_eq!(holding(&ledger, CANARY), Vec::<PathBuf>::new());
+    let bench = bench.reopen().await;
+    assert_eq!(bench.tenant.live_runs(None).unwrap().len(), 5, "with the keys all of it is read");
+    bench.tenant.forget_space(&Caller::local(), "clinic").await.unwrap();
+    assert_eq!(holding(bench.dir.path(), CANARY), Vec::<PathBuf>::new());
+    assert_eq!(bench.tenant.live_runs(None).unwrap(), Vec::<Value>::new(), "each of them held something");
+    assert_sound(bench.dir.path());
+    let (before, after, dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+    assert!(holding(dir.path(), CANARY).is_empty());
+}
+
+#[tokio::test]
+async fn what_runs_of_other_spaces_hold_of_one_that_was_never_sealed_goes_with_it() {
+    let (bench, _) = across(false).await;
+    assert!(!holding(&ledger_of(bench.dir.path()), CANARY).is_empty());
+    bench.tenant.forget_space(&Caller::local(), "clinic").await.unwrap();
+    assert_eq!(holding(bench.dir.path(), CANARY), Vec::<PathBuf>::new());
+    let (before, after, dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+    assert!(holding(dir.path(), CANARY).is_empty());
+}
+
 fn key_file(dir: &Path) -> PathBuf {
     let mut keys = std::fs::read_dir(dir.join("keys/main.spaces")).unwrap();
     keys.next().unwrap().unwrap().path()
