@@ -152,7 +152,11 @@ impl<'a> Draft<'a> {
     }
 
     pub fn mark(&mut self) -> Result<Mark> {
-        self.state.db.prepare_cached("SAVEPOINT step").and_then(|mut run| run.execute([])).map_err(Fault)?;
+        self.state
+            .table()?
+            .prepare_cached("SAVEPOINT step")
+            .and_then(|mut run| run.execute([]))
+            .map_err(Fault)?;
         Ok(Mark { entries: self.entries.len(), rows: self.state.open_rows })
     }
 
@@ -167,6 +171,7 @@ impl<'a> Draft<'a> {
         self.entries.truncate(mark.entries);
         self.state.open_rows = mark.rows;
         self.state.carried = None;
+        self.state.at_hand.clear();
         self.state.unpass(self.next());
         Ok(())
     }

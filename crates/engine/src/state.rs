@@ -89,6 +89,7 @@ pub struct State {
     pub daily: Arc<daily::Daily>,
     pub catalog: Arc<Catalog>,
     pub(crate) carried: Option<entity::Carried>,
+    pub(crate) at_hand: entity::at_hand::AtHand,
     pub runs: run::Runs,
     /// Rows written since the last commit of `state.db`.
     pub open_rows: usize,
@@ -143,6 +144,7 @@ impl State {
             daily: Arc::default(),
             catalog: Arc::default(),
             carried: None,
+            at_hand: Default::default(),
             runs: run::Runs::default(),
             open_rows: 0,
             dirty: BTreeSet::new(),
@@ -182,6 +184,7 @@ impl State {
         self.groups = group::load_all(&self.db)?;
         self.deferred = rows::load_deferred(&self.db)?;
         (self.catalog, self.carried) = (Arc::new(entity::load_catalog(&self.db)?), None);
+        self.at_hand.clear();
         self.runs = run::load(&self.db)?;
         (self.open_rows, self.dirty) = (0, BTreeSet::new());
         self.make_room()
@@ -213,6 +216,7 @@ impl State {
                 group::store(&self.db, group)?;
             }
         }
+        self.write_rows()?;
         self.store_runs()?;
         self.put_meta("applied_position", &self.applied.position.to_string())?;
         self.put_meta("chain", &self.applied.chain.to_string())?;

@@ -259,7 +259,7 @@ fn duplicates(state: &State, concept: &str, pointer: &str) -> Result<u64, Refusa
         "SELECT coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM entity WHERE concept = ?1 AND
          json_extract(fields, {path}) IS NOT NULL GROUP BY space, json_extract(fields, {path}) HAVING n > 1)"
     );
-    let count = state.db.query_row(&sql, [concept], |row| row.get(0));
+    let count = state.table()?.query_row(&sql, [concept], |row| row.get(0));
     Ok(count.map_err(crate::state::Fault)?)
 }
 

@@ -29,8 +29,9 @@ const TABLES: [(&str, &str); 18] = [
 impl State {
     /// Writes the dump line by line into `out`. Snapshots are left out: each names the dump before it.
     pub fn dump(&self, mut out: impl FnMut(&str)) -> Result<()> {
+        let db = self.table()?;
         for (table, order) in TABLES {
-            let mut read = self.db.prepare(&format!("SELECT * FROM \"{table}\" ORDER BY {order}"))?;
+            let mut read = db.prepare(&format!("SELECT * FROM \"{table}\" ORDER BY {order}"))?;
             let columns = read.column_count();
             let mut rows = read.query([])?;
             while let Some(row) = rows.next()? {

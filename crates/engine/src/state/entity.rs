@@ -1,5 +1,7 @@
 //! Definitions and rows in `state.db`: folded from the ledger, read by deciding and by everybody who asks.
 
+pub mod at_hand;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use crate::apply::Place;
 use crate::entity::catalog::Entry;
 use crate::entity::find::{indexed, quoted};
 use crate::entity::{Catalog, Row};
+use at_hand::Columns;
 
 /// The columns of a row, in the order [`row_of`] reads them.
 pub const COLUMNS: &str =
@@ -132,36 +135,44 @@ impl State {
     pub(crate) fn change(&mut self, place: Place, changed: &Changed) -> Result<()> {
         let version = place.position - 1;
         let carried = self.carried.take().filter(|carried| carried.position == version);
-        let key = params![changed.concept, changed.id, changed.space];
+        let Changed { concept, id, space, .. } = changed;
+        self.open_rows += 1;
         if changed.change == Change::Deleted {
-            self.db
-                .prepare_cached("DELETE FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3")?
-                .execute(key)?;
-            self.open_rows += 1;
-            return Ok(());
+            self.at_hand.drop_row(concept, space, id);
+            return remove_row(&self.db, concept, space, id);
         }
         // An erased change is never the last one of a row, so what stands here then is overwritten later.
         let (actor, fields, provenance) = carried.map_or_else(
             || (String::new(), "{}".to_owned(), "{}".to_owned()),
             |carried| (carried.actor, carried.fields, carried.provenance),
         );
-        let (now, json) = (place.time.to_string(), |map| json_or_none(map));
-        let (sealed, since) = (json(&changed.sealed), json(&changed.since));
-        let mut put = self.db.prepare_cached(
-            "INSERT INTO entity (concept, id, space, version, created_at, created_by, updated_at, fields, sealed, since,
-             provenance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5, ?7, ?8, ?9, ?10)
-             ON CONFLICT (concept, id, space) DO UPDATE SET version = excluded.version,
-             updated_at = excluded.updated_at, fields = excluded.fields, sealed = excluded.sealed,
-             since = excluded.since, provenance = excluded.provenance",
-        )?;
-        let (concept, id, space) = (&changed.concept, &changed.id, &changed.space);
-        put.execute(params![concept, id, space, version, now, actor, fields, sealed, since, provenance])?;
-        self.open_rows += 1;
+        let now = place.time.to_string();
+        let made = match changed.change {
+            Change::Created => Some((now.clone(), actor.clone())),
+            _ => self.at_hand.made(concept, space, id),
+        };
+        let is_known = made.is_some();
+        let (created_at, created_by) = made.unwrap_or_else(|| (now.clone(), actor));
+        let columns = Columns {
+            concept: concept.clone(),
+            id: id.clone(),
+            space: space.clone(),
+            version,
+            created_at,
+            created_by,
+            updated_at: now,
+            fields,
+            sealed: json_or_none(&changed.sealed),
+            since: json_or_none(&changed.since),
+            provenance,
+        };
+        if !is_known {
+            return columns.put(&self.db);
+        }
+        if self.at_hand.put(columns, true) {
+            self.write_rows()?;
+        }
         Ok(())
-    }
-
-    pub fn row(&self, concept: &str, space: &str, id: &str) -> Result<Option<Row>> {
-        row(&self.db, concept, space, id)
     }
 
     /// The row in this space, else the global one, else the only one with this id where all spaces are seen.
@@ -177,19 +188,19 @@ impl State {
 
     /// The row with this id, when only one space has it.
     pub fn only_row(&self, concept: &str, id: &str) -> Result<Option<Row>> {
-        only_row(&self.db, concept, id)
+        only_row(self.table()?, concept, id)
     }
 
     /// Whether a row's values are those of the event at this position.
     pub fn rests_on(&self, position: Position) -> Result<Option<(String, String)>> {
-        let mut read = self.db.prepare_cached("SELECT concept, id FROM entity WHERE version = ?1")?;
+        let mut read = self.table()?.prepare_cached("SELECT concept, id FROM entity WHERE version = ?1")?;
         Ok(read.query_row([position], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
     /// Every row in a space: concept, id and version.
     pub fn rows_in(&self, space: &str) -> Result<Vec<RowSize>> {
         let sql = "SELECT concept, id, version, octet_length(fields) FROM entity WHERE space = ?1";
-        let mut read = self.db.prepare_cached(sql)?;
+        let mut read = self.table()?.prepare_cached(sql)?;
         let rows = read.query_map([space], |row| {
             let (concept, id, version) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(RowSize { concept, id, version, bytes: row.get(3)? })
@@ -200,7 +211,7 @@ impl State {
     /// Another row of the concept and space with this value at `pointer`.
     pub fn holder(&self, row: &Row, pointer: &str, value: &serde_json::Value) -> Result<Option<String>> {
         let path = json_path(pointer);
-        let mut read = self.db.prepare_cached(&format!(
+        let mut read = self.table()?.prepare_cached(&format!(
             "SELECT id FROM entity WHERE concept = {} AND space = ?1 AND id <> ?2
              AND json_extract(fields, {path}) = json_extract(?3, '$[0]') LIMIT 1",
             quoted(&row.concept)
@@ -212,7 +223,7 @@ impl State {
     /// Visits every row of a concept in order.
     pub fn each_row(&self, concept: &str, mut each: impl FnMut(Row)) -> Result<()> {
         let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 ORDER BY id, space");
-        let mut read = self.db.prepare_cached(&sql)?;
+        let mut read = self.table()?.prepare_cached(&sql)?;
         let mut rows = read.query([concept])?;
         while let Some(row) = rows.next()? {
             each(row_of(row)?);
@@ -221,7 +232,7 @@ impl State {
     }
 
     pub fn count_rows(&self, concept: &str) -> Result<u64> {
-        let mut read = self.db.prepare_cached("SELECT count(*) FROM entity WHERE concept = ?1")?;
+        let mut read = self.table()?.prepare_cached("SELECT count(*) FROM entity WHERE concept = ?1")?;
         Ok(read.query_row([concept], |row| row.get(0))?)
     }
 }
@@ -270,31 +281,64 @@ pub fn remove_row(db: &Connection, concept: &str, space: &str, id: &str) -> Resu
     Ok(())
 }
 
+/// [`COLUMNS`] as they stand in the table.
+struct Text<'a> {
+    concept: &'a str,
+    id: &'a str,
+    space: &'a str,
+    version: Position,
+    created_at: &'a str,
+    created_by: &'a str,
+    updated_at: &'a str,
+    fields: &'a str,
+    sealed: Option<&'a str>,
+    since: Option<&'a str>,
+    provenance: &'a str,
+}
+
+impl<'a> Text<'a> {
+    fn of(row: &'a SqlRow<'_>) -> rusqlite::Result<Text<'a>> {
+        let text = |i| Ok::<_, rusqlite::Error>(row.get_ref(i)?.as_str()?);
+        let optional = |i| Ok::<_, rusqlite::Error>(row.get_ref(i)?.as_str_or_null()?);
+        Ok(Text {
+            concept: text(0)?,
+            id: text(1)?,
+            space: text(2)?,
+            version: row.get(3)?,
+            created_at: text(4)?,
+            created_by: text(5)?,
+            updated_at: text(6)?,
+            fields: text(7)?,
+            sealed: optional(8)?,
+            since: optional(9)?,
+            provenance: text(10)?,
+        })
+    }
+
+    fn row(&self) -> Row {
+        let time = |text| Timestamp::parse(text).unwrap_or(Timestamp::EPOCH);
+        let map = |text: Option<&str>| -> BTreeMap<String, String> {
+            text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        };
+        Row {
+            concept: self.concept.to_owned(),
+            id: self.id.to_owned(),
+            space: self.space.to_owned(),
+            version: self.version,
+            created_at: time(self.created_at),
+            created_by: self.created_by.to_owned(),
+            updated_at: time(self.updated_at),
+            fields: serde_json::from_str(self.fields).unwrap_or_default(),
+            sealed: map(self.sealed),
+            since: map(self.since),
+            provenance: serde_json::from_str(self.provenance).unwrap_or_default(),
+        }
+    }
+}
+
 /// Reads [`COLUMNS`].
 pub fn row_of(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
-    let time = |i| {
-        let at = Timestamp::parse(row.get_ref(i)?.as_str()?);
-        Ok::<_, rusqlite::Error>(at.unwrap_or(Timestamp::EPOCH))
-    };
-    let map = |i| {
-        let text = row.get_ref(i)?.as_str_or_null()?;
-        Ok::<BTreeMap<String, String>, rusqlite::Error>(
-            text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
-        )
-    };
-    Ok(Row {
-        concept: row.get(0)?,
-        id: row.get(1)?,
-        space: row.get(2)?,
-        version: row.get(3)?,
-        created_at: time(4)?,
-        created_by: row.get(5)?,
-        updated_at: time(6)?,
-        fields: serde_json::from_str(row.get_ref(7)?.as_str()?).unwrap_or_default(),
-        sealed: map(8)?,
-        since: map(9)?,
-        provenance: serde_json::from_str(row.get_ref(10)?.as_str()?).unwrap_or_default(),
-    })
+    Ok(Text::of(row)?.row())
 }
 
 /// A JSON pointer as an SQL literal for `json_extract`: `/a/b` is `'$."a"."b"'`.

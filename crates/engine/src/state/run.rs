@@ -304,7 +304,10 @@ impl State {
         self.runs.let_go(&run);
         self.runs.events.release(run.reads());
         self.open_rows += 1;
-        self.runs.changed.insert(ended.run, None);
+        // One that began after the last COMMIT has no row that would have to go.
+        if ended.run <= self.committed {
+            self.runs.changed.insert(ended.run, None);
+        }
         self.drop_unused(&run.hash)
     }
 

@@ -147,8 +147,10 @@ impl Tenant {
         let row = match self.0.recent.look(concept.id(), exactly.unwrap_or(default), id) {
             Look::Known(Now::Row(row)) => Some(Row::clone(&row)),
             Look::Known(Now::Gone) if exactly.is_some() => None,
-            Look::Known(_) => self.with_writer(|writer| found(&writer.state.db))?,
-            Look::Elsewhere if exactly.is_none() => self.with_writer(|writer| found(&writer.state.db))?,
+            Look::Known(_) => self.with_writer(|writer| found(writer.state.table().map_err(broken)?))?,
+            Look::Elsewhere if exactly.is_none() => {
+                self.with_writer(|writer| found(writer.state.table().map_err(broken)?))?
+            }
             Look::Elsewhere | Look::Committed => self.with_committed(found)?,
         };
         row.filter(|row| may_see(caller, concept, row)).ok_or_else(|| absent(concept.id(), id))

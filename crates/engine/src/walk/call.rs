@@ -104,7 +104,7 @@ impl Walk<'_, '_> {
         let space = (self.env.space != occurrence::SYSTEM).then_some(self.env.space.as_str());
         let asked =
             declared::Asked { name: &call.name, args, space, caller: &self.caller(), now: self.env.now };
-        Ok(Flow::Done(declared::query(&state.catalog, &state.db, asked)?))
+        Ok(Flow::Done(declared::query(&state.catalog, state.table()?, asked)?))
     }
 
     pub(super) fn mutate(&mut self, call: &Call) -> Result<Flow> {
