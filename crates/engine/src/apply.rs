@@ -24,7 +24,7 @@ pub fn apply(state: &mut State, place: Place, record: &Record) -> Result<()> {
         Record::Event(event) => {
             state.carried = Carried::of(event);
             if state.format >= FORMAT_OF_RUNS {
-                state.pass(event);
+                state.pass(event.clone());
             }
             take_key(state, place, &event.envelope, &event.content, None)
         }

@@ -45,7 +45,7 @@ pub struct Program {
     pub names: Vec<String>,
     pub fixed: usize,
     exprs: Mutex<HashMap<String, Arc<Compiled<Expr>>>>,
-    trees: Mutex<HashMap<String, Arc<Compiled<TemplateTree>>>>,
+    trees: Mutex<HashMap<Value, Arc<Compiled<TemplateTree>>>>,
 }
 
 impl Program {
@@ -74,13 +74,12 @@ impl Program {
     }
 
     pub fn tree(&self, value: &Value) -> Result<Arc<Compiled<TemplateTree>>, Problem> {
-        let text = value.to_string();
-        if let Some(known) = lock(&self.trees).get(&text) {
+        if let Some(known) = lock(&self.trees).get(value) {
             return Ok(known.clone());
         }
         let tree = self.with_scope(|scope| TemplateTree::compile(value, scope))?;
         let compiled = Arc::new(Compiled { refs: tree.refs(), of: tree });
-        lock(&self.trees).insert(text, compiled.clone());
+        lock(&self.trees).insert(value.clone(), compiled.clone());
         Ok(compiled)
     }
 

@@ -64,7 +64,7 @@ pub fn all(draft: &mut Draft<'_>) -> Result<()> {
         }
         let event = match draft.state.event(event.position)? {
             Some(kept) => kept,
-            None => Arc::new(event.as_ref().clone()),
+            None => event.clone(),
         };
         one(draft, &event, &concerned)?;
     }

@@ -112,6 +112,8 @@ pub struct Writer {
     full: bool,
     /// Somebody listens to what is told and not written.
     pub(crate) heard: bool,
+    /// How many records the last batch had.
+    last_committed: usize,
     /// Lines that `ack_early` answered for and did not write yet.
     held_back: Option<Batch>,
 }
@@ -128,6 +130,7 @@ impl Writer {
             state_opened: None,
             full: false,
             heard: false,
+            last_committed: 0,
             held_back: None,
         }
     }
@@ -154,7 +157,10 @@ impl Writer {
         self.state.begin()?;
         let full = self.ledger.is_full();
         self.full = full;
-        let (mut turn, offset) = (Turn::default(), self.offset);
+        // As many as last time: they are large, and a list that grows is copied again and again.
+        let committed = Vec::with_capacity(self.last_committed);
+        let (mut turn, offset) =
+            (Turn { answers: Vec::with_capacity(commands.len()), committed }, self.offset);
         let mut sync = self.note_clock_step(moment, &mut turn)?;
         let closes = commands.iter().any(is_close);
         for command in commands {
@@ -180,6 +186,7 @@ impl Writer {
             sync |= self.wake_marked(moment, &mut turn)?;
             sync |= self.walk_ready(moment, &mut turn)?;
         }
+        self.last_committed = turn.committed.len();
         self.make_durable(moment, offset, sync, turn)
     }
 
@@ -313,7 +320,7 @@ impl Writer {
         for (index, (record, told)) in records.into_iter().enumerate() {
             let place = Place { position: first + index as u64, time: now };
             turn.committed.push(match record {
-                Record::Event(event) => Committed::Event(Arc::from(event)),
+                Record::Event(event) => Committed::Event(event),
                 record => Committed::Other(place, record),
             });
             turn.committed.extend(told.into_iter().map(Committed::Told));

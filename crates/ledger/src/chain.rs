@@ -54,7 +54,11 @@ pub(crate) fn body_digest(salt: &[u8; 16], json: &[u8]) -> [u8; 32] {
 
 pub(crate) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.extend(bytes.iter().flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]));
+    let begin = out.len();
+    out.resize(begin + 2 * bytes.len(), 0);
+    for (pair, byte) in out[begin..].chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
 }
 
 /// What each character is worth as a lower-case hex digit; 255 = nothing.

@@ -1,6 +1,7 @@
 //! The event: a fact with a topic, a space and a JSON payload, as it stands in the ledger and as users see it.
 
 mod content;
+mod fields;
 mod read;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use crate::time::duration_json;
 use crate::{Position, Timestamp};
 
 pub use content::{BadBody, Body, Content};
+use fields::Fields;
 
 /// How sensitive an event is; ordered, so that a group can say how much it may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,53 +155,48 @@ impl Event {
         out
     }
 
-    /// Appends what [`Event::to_json`] returns; on the path of every delivery, hence written by hand.
+    /// Appends what [`Event::to_json`] returns.
     pub fn write_json(&self, out: &mut String) {
-        self.write_envelope(out);
+        out.push('{');
+        self.tell(out);
         self.write_content(out);
     }
 
-    /// Everything but extensions and payload, without the closing brace.
-    fn write_envelope(&self, out: &mut String) {
+    /// Everything but extensions and payload.
+    fn tell(&self, to: &mut impl Fields) {
         let envelope = &self.envelope;
-        out.push_str("{\"id\":");
-        push_text(out, &envelope.id);
+        to.text("id", &envelope.id);
         if self.position > 0 {
-            push_number(out, "position", self.position);
+            to.number("position", self.position);
         }
-        push_field(out, "topic", &envelope.topic);
-        push_field(out, "space", &envelope.space);
-        push_plain(out, "time", self.time());
-        push_plain(out, "recorded_at", self.recorded_at);
-        push_field(out, "actor", &envelope.actor);
-        push_optional(out, "source", envelope.source.as_deref());
+        to.text("topic", &envelope.topic);
+        to.text("space", &envelope.space);
+        to.instant("time", self.time());
+        to.instant("recorded_at", self.recorded_at);
+        to.text("actor", &envelope.actor);
+        to.optional("source", envelope.source.as_deref());
         if let Some(subject) = &envelope.subject {
-            out.push_str(",\"subject\":{\"kind\":");
-            push_text(out, &subject.kind);
-            push_field(out, "id", &subject.id);
-            out.push('}');
+            to.subject(subject);
         }
         if let Some(cause) = envelope.cause {
-            push_number(out, "cause", cause);
+            to.number("cause", cause);
         }
-        push_number(out, "depth", envelope.depth.into());
-        push_optional(out, "trace", envelope.trace.as_deref());
-        push_optional(out, "key", envelope.key.as_deref());
+        to.number("depth", envelope.depth.into());
+        to.optional("trace", envelope.trace.as_deref());
+        to.optional("key", envelope.key.as_deref());
         if let Some(ttl) = envelope.ttl_ms {
-            out.push_str(",\"ttl\":");
-            out.push_str(&duration_json(Duration::from_millis(ttl)).to_string());
+            to.other("ttl", duration_json(Duration::from_millis(ttl)));
         }
-        push_number(out, "priority", envelope.priority.into());
-        push_field(out, "band", envelope.band.as_str());
-        push_optional(out, "schema", envelope.schema.as_deref());
-        push_field(out, "type", envelope.kind.as_deref().unwrap_or(&envelope.topic));
-        push_optional(out, "caused_by", envelope.caused_by.as_deref());
-        push_optional(out, "run", envelope.run.as_deref());
+        to.number("priority", envelope.priority.into());
+        to.text("band", envelope.band.as_str());
+        to.optional("schema", envelope.schema.as_deref());
+        to.text("type", envelope.kind.as_deref().unwrap_or(&envelope.topic));
+        to.optional("caused_by", envelope.caused_by.as_deref());
+        to.optional("run", envelope.run.as_deref());
         if let Some(sequence) = envelope.sequence {
-            out.push_str(",\"sequence\":");
-            out.push_str(&sequence.to_string());
+            to.other("sequence", sequence.into());
         }
-        push_optional(out, "content_type", envelope.content_type.as_deref());
+        to.optional("content_type", envelope.content_type.as_deref());
     }
 
     fn write_content(&self, out: &mut String) {
@@ -220,21 +217,19 @@ impl Event {
     /// The event as a JSON value, the root that filters and mappers read. Envelope, extensions and payload are parsed
     /// apart, so that a payload of the greatest depth still fits the parser's limit.
     pub fn to_value(&self) -> Value {
-        let mut text = String::with_capacity(320);
-        self.write_envelope(&mut text);
-        text.push('}');
-        let mut value: Value = serde_json::from_str(&text).unwrap_or_else(|_| Value::Object(Map::new()));
+        let mut value = Map::new();
+        self.tell(&mut value);
         let mut put = |name: &str, text: Option<&str>| {
             if let Some(part) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
-                value[name] = part;
+                value.insert(name.to_owned(), part);
             }
         };
         put("ext", self.content.ext());
         put("payload", self.content.payload());
         if matches!(self.content, Content::Erased) {
-            value["erased"] = true.into();
+            value.insert("erased".to_owned(), true.into());
         }
-        value
+        value.into()
     }
 
     /// Seed 003's row for this event, with that document's column names; the payload digit for digit.
@@ -271,36 +266,6 @@ impl Event {
         }
         text
     }
-}
-
-fn push_field(out: &mut String, name: &str, value: &str) {
-    push_name(out, name);
-    push_text(out, value);
-}
-
-fn push_optional(out: &mut String, name: &str, value: Option<&str>) {
-    if let Some(value) = value {
-        push_field(out, name, value);
-    }
-}
-
-fn push_plain(out: &mut String, name: &str, value: impl fmt::Display) {
-    use fmt::Write;
-    push_name(out, name);
-    // Writing to a String cannot fail.
-    let _ = write!(out, "\"{value}\"");
-}
-
-fn push_number(out: &mut String, name: &str, value: u64) {
-    use fmt::Write;
-    push_name(out, name);
-    let _ = write!(out, "{value}");
-}
-
-fn push_name(out: &mut String, name: &str) {
-    out.push_str(",\"");
-    out.push_str(name);
-    out.push_str("\":");
 }
 
 /// Appends `text` as a JSON string.

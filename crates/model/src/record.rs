@@ -112,7 +112,7 @@ pub struct Dead {
 /// One thing that happened, as the fold sees it.
 #[derive(Clone, Debug)]
 pub enum Record {
-    Event(Box<Event>),
+    Event(Arc<Event>),
     EventDeferred(Box<Deferred>),
     /// A deferred publish became the event in the record after this one.
     EventAdmitted {
@@ -388,7 +388,7 @@ impl Record {
             return Err(DecodeError::Unknown(at.kind.to_owned(), at.version));
         }
         match at.kind {
-            "event" => Ok(Record::Event(Box::new(decode_event(&at)?))),
+            "event" => Ok(Record::Event(Arc::new(decode_event(&at)?))),
             "event.deferred" => {
                 let DeferredData { until, envelope } = serde_json::from_str(at.data)?;
                 let content = Content::from_body(at.body)?;

@@ -1,6 +1,7 @@
 //! Decides writes of rows: merge, check by the concept, and for each change its event, the change itself and what derives.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::definition::Scope;
 use model::event::{Content, Envelope, Event, Subject};
@@ -347,7 +348,7 @@ fn event(envelope: Envelope, payload: &str, position: Position, ground: &mut Gro
     let envelope = Envelope { id: model::id::ulid(ground.now, ground.entropy.bytes()), ..envelope };
     let content = Content::new(payload, None);
     let event = Event { position, recorded_at: ground.now, envelope, content };
-    Entry::new(Record::Event(Box::new(event)), ground.entropy)
+    Entry::new(Record::Event(Arc::new(event)), ground.entropy)
 }
 
 fn space_of(concept: &Concept, write: &Write) -> Result<String, Problem> {

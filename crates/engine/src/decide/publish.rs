@@ -1,6 +1,7 @@
 //! Decides publishes: repeated keys answer with the first position, everything else becomes a record.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use model::event::{Content, Envelope, Event};
 use model::record::{Deferred, Record};
@@ -142,7 +143,7 @@ fn record(prepared: Prepared, position: u64, ground: &Ground<'_>) -> (Entry, Out
         return (Entry::formed(record, encoded), Outcome::Deferred { until }, keyed);
     }
     let receipt = Receipt { id, position, recorded_at: ground.now, duplicate: false };
-    (Entry::formed(Record::Event(Box::new(event)), encoded), Outcome::Recorded(receipt), keyed)
+    (Entry::formed(Record::Event(Arc::new(event)), encoded), Outcome::Recorded(receipt), keyed)
 }
 
 /// Turns due deferred publishes into events. They are not judged again, and only now get their position as an event.
@@ -154,7 +155,7 @@ pub(super) fn admit_due(state: &State, ground: &mut Ground<'_>) -> Result<Decide
         let position = ground.next + entries.len() as u64 + 1;
         let event = Event { position, recorded_at: ground.now, envelope, content };
         entries.push(Entry::new(Record::EventAdmitted { deferred: *deferred }, ground.entropy));
-        entries.push(Entry::new(Record::Event(Box::new(event)), ground.entropy));
+        entries.push(Entry::new(Record::Event(Arc::new(event)), ground.entropy));
     }
     let more = due.next().is_some();
     Ok(Decided { entries, answer: Answer::Admitted { more }, sync: true })
@@ -171,5 +172,5 @@ pub fn engine_event(topic: &str, payload: &Value, place: (u64, Timestamp), entro
         ..Envelope::default()
     };
     let content = Content::new(&payload.to_string(), None);
-    Entry::new(Record::Event(Box::new(Event { position, recorded_at: now, envelope, content })), entropy)
+    Entry::new(Record::Event(Arc::new(Event { position, recorded_at: now, envelope, content })), entropy)
 }

@@ -42,7 +42,8 @@ impl Walk<'_, '_> {
             let detail = format!("topic \"{topic}\" is the engine's own");
             return Err(Problem::new(Code::EventTopicReserved, detail).into());
         }
-        let payload = payload.to_string();
+        // Not by `Display`, which writes piece by piece through a formatter.
+        let payload = serde_json::to_string(&payload).unwrap_or_default();
         if payload.len() > PAYLOAD_MAX {
             let detail = format!("the payload has {} bytes, more than {PAYLOAD_MAX}", payload.len());
             return Err(Problem::new(Code::BodyTooLarge, detail).into());

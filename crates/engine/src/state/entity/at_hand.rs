@@ -5,6 +5,9 @@
 //!
 //! **Invariant:** what was folded stands here or in the table. Whoever takes back what was folded lets go of all of this.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 

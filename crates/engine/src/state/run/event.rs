@@ -86,12 +86,11 @@ impl Events {
 
 impl State {
     /// An event that something in its own commit may want to keep.
-    pub(crate) fn pass(&mut self, event: &Event) {
-        let events = &mut self.runs.events;
-        let recent = Recent { event: Arc::new(event.clone()), value: OnceCell::new() };
-        events.recent.insert(event.position, recent);
+    pub(crate) fn pass(&mut self, event: Arc<Event>) {
+        let (events, position) = (&mut self.runs.events, event.position);
+        events.recent.insert(position, Recent { event, value: OnceCell::new() });
         while let Some(first) = events.recent.first_entry() {
-            let old = first.key() + RECENT < event.position && !events.uses.contains_key(first.key());
+            let old = first.key() + RECENT < position && !events.uses.contains_key(first.key());
             if !old {
                 break;
             }

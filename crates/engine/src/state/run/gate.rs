@@ -1,6 +1,6 @@
 //! What gates remember, occurrences that are pending before them, and what is set beside an automation's definition.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use model::record::{
     AutomationSet, GateSet, OccurrenceId, OccurrenceMoved, Outcome, Routed, SchedulePassed,
@@ -76,6 +76,8 @@ pub struct Setting {
 pub struct Gates {
     /// Since the last COMMIT; `None`: taken away.
     changed: HashMap<GateKey, Option<Value>>,
+    /// Automations that have failed since they last ended well: of the others nothing is remembered.
+    failing: HashSet<String>,
     pub pending: BTreeMap<OccurrenceId, Pending>,
     /// By automation and key, in the order in which they came to their gate.
     by_key: HashMap<(String, String), BTreeSet<(Position, OccurrenceId)>>,
@@ -276,12 +278,19 @@ impl State {
 
     /// Permanent errors of an automation in a row.
     pub fn failures_of(&self, automation: &str) -> Result<u64> {
+        if !self.runs.gates.failing.contains(automation) {
+            return Ok(0);
+        }
         Ok(self.gate(automation, "", FAILURES, "")?.and_then(|kept| kept.as_u64()).unwrap_or(0))
     }
 
     pub(crate) fn set_automation(&mut self, set: &AutomationSet) {
         if let Some(failures) = set.failures {
             let value = (failures > 0).then(|| failures.into());
+            match failures {
+                0 => _ = self.runs.gates.failing.remove(&set.automation),
+                _ => _ = self.runs.gates.failing.insert(set.automation.clone()),
+            }
             let (gate, trigger, key) = (FAILURES.to_owned(), String::new(), String::new());
             self.set_gates(&set.automation, &[GateSet { gate, trigger, key, value }]);
         }
@@ -316,6 +325,7 @@ impl State {
     /// All that was remembered of an automation that is no longer there.
     pub(crate) fn forget_automation(&mut self, name: &str) -> Result<()> {
         self.runs.gates.changed.retain(|(automation, ..), _| automation != name);
+        self.runs.gates.failing.remove(name);
         self.db.prepare_cached("DELETE FROM gate WHERE automation = ?1")?.execute([name])?;
         self.runs.gates.settings.remove(name);
         self.runs.gates.schedules.retain(|(automation, _), _| automation != name);
@@ -423,5 +433,7 @@ pub(super) fn load(db: &Connection) -> Result<Gates> {
             gates.schedules.insert((row.get(0)?, row.get(1)?), through);
         }
     }
+    let mut read = db.prepare("SELECT DISTINCT automation FROM gate WHERE gate = ?1")?;
+    gates.failing = read.query_map([FAILURES], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     Ok(gates)
 }
