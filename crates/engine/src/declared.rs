@@ -124,7 +124,7 @@ pub fn shaped(catalog: &Catalog, query: &Query, find: &Find, rows: Vec<Row>) -> 
     match query.shape.as_deref().and_then(|name| catalog.shape(name)) {
         None => Ok(rows.iter().map(node).collect()),
         Some(declared) => {
-            let fields = shape(&declared.fields)?;
+            let fields = shape(&declared.fields, &find.concept)?;
             rows.iter().map(|row| find.shaped(&fields, row)).collect()
         }
     }

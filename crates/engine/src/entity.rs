@@ -183,6 +183,27 @@ pub fn merge(into: &mut Map<String, Value>, patch: Map<String, Value>) {
     }
 }
 
+/// Whether two values say the same: numbers by their value, however they are written.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_i128(), b.as_i128()) {
+            (Some(a), Some(b)) => a == b,
+            (None, None) => a.as_f64() == b.as_f64(),
+            // A double beyond 2^53 is near many integers and equal to one.
+            (Some(whole), None) => b.as_f64().is_some_and(|n| n.fract() == 0.0 && n as i128 == whole),
+            (None, Some(whole)) => a.as_f64().is_some_and(|n| n.fract() == 0.0 && n as i128 == whole),
+        },
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => same_fields(a, b),
+        _ => a == b,
+    }
+}
+
+/// As [`same`], for the fields of a row.
+pub fn same_fields(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
+    a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
+}
+
 /// A pointer's token for a field's name (RFC 6901).
 pub fn token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
@@ -206,6 +227,16 @@ pub fn check_id(id: &str) -> Result<(), Problem> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn numbers_are_the_same_by_value() {
+        for (a, b) in [("5", "5.0"), ("100", "1e2"), ("0", "-0.0"), ("[{\"a\":1}]", "[{\"a\":1.0}]")] {
+            let read = |text| serde_json::from_str::<Value>(text).unwrap();
+            assert!(same(&read(a), &read(b)), "{a} {b}");
+        }
+        assert!(!same(&json!(9007199254740993i64), &json!(9007199254740992.0)));
+        assert!(!same(&json!("5"), &json!(5)));
+    }
 
     #[test]
     fn a_patch_merges_objects_removes_by_null_and_replaces_the_rest() {

@@ -50,7 +50,7 @@ use tokio::sync::watch;
 
 use entity::broken;
 pub(crate) use entity::query as entity_query;
-pub use entity::{Asking, Found, HistoryPage, Listing, Moment as AsOf, Paging};
+pub use entity::{Asking, Found, HistoryPage, Lately, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
 pub use history::changes::{Change, Changes, Changing, Chosen};

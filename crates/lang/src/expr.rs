@@ -45,6 +45,7 @@ mod tests;
 use model::Problem;
 
 pub use builtins::EFFECTS;
+pub(crate) use builtins::{TYPES, either_case};
 pub(crate) use compile::build_regex;
 pub use fault::Span;
 pub(crate) use fault::nearest;
@@ -71,15 +72,25 @@ pub struct Scope<'s> {
     pub concepts: &'s [(&'s str, &'s str)],
     /// An unknown name is an error only when it is evaluated, as in CEL without its checker.
     pub late: bool,
+    /// Paths (`payload.due`) that are declared to be instants: compared as such, however they are written.
+    pub instants: &'s [String],
+    /// A filter of rows: an order against what is missing is a no, not an error.
+    pub rows: bool,
 }
 
 impl<'s> Scope<'s> {
     /// Filters, group keys and mappers: `event`, and `topic`, `payload`, `subject` for its fields.
     pub const EVENT: Scope<'static> = Scope::of(&["event"]);
 
+    /// These roots and nothing else: over rows, and what is asked with.
+    pub const fn rows(roots: &'s [&'s str]) -> Scope<'s> {
+        Scope { roots, shorthands: &[], concepts: &[], late: false, instants: &[], rows: true }
+    }
+
     /// These roots; with `event` among them also `topic`, `payload` and `subject`.
     pub const fn of(roots: &'s [&'s str]) -> Scope<'s> {
-        Scope { roots, shorthands: &["topic", "payload", "subject"], concepts: &[], late: false }
+        let shorthands = &["topic", "payload", "subject"];
+        Scope { roots, shorthands, concepts: &[], late: false, instants: &[], rows: false }
     }
 }
 
@@ -100,6 +111,7 @@ pub struct Expr {
     source: String,
     program: program::Node,
     reads: Vec<Read>,
+    rows: bool,
 }
 
 impl Expr {
@@ -109,7 +121,7 @@ impl Expr {
         let mut compiler = Compiler::new(scope);
         let program = parser::parse(source).and_then(|tree| compiler.node(tree));
         let program = program.map_err(|fault| fault.problem(source))?;
-        Ok(Expr { source: source.to_owned(), program, reads: compiler.reads })
+        Ok(Expr { source: source.to_owned(), program, reads: compiler.reads, rows: scope.rows })
     }
 
     pub fn source(&self) -> &str {
@@ -128,11 +140,15 @@ impl Expr {
 
     /// The value over `roots`, one for each root of the scope. At most 100,000 steps, then `expr.limit`.
     pub fn eval<'a>(&'a self, roots: &[Val<'a>]) -> Result<Val<'a>, Problem> {
-        Eval::new(&self.source, roots).node(&self.program).map_err(|fault| fault.problem(&self.source))
+        self.over(roots).node(&self.program).map_err(|fault| fault.problem(&self.source))
     }
 
     /// The value as a yes or no: a bool, null counting as no; anything else is `expr.type`.
     pub fn test<'a>(&'a self, roots: &[Val<'a>]) -> Result<bool, Problem> {
-        Eval::new(&self.source, roots).truth(&self.program).map_err(|fault| fault.problem(&self.source))
+        self.over(roots).truth(&self.program).map_err(|fault| fault.problem(&self.source))
+    }
+
+    fn over<'a, 'r>(&'a self, roots: &'r [Val<'a>]) -> Eval<'a, 'r> {
+        Eval::new(&self.source, roots).over_rows(self.rows)
     }
 }

@@ -57,10 +57,18 @@ pub async fn query(Path(name): Path<String>, call: Call) -> Answer {
     only_json(&call.head.headers)?;
     let limit = params.text("limit").map(|_| params.limit("limit", 100, 1_000)).transpose()?;
     let explain = params.text("explain").is_some_and(|text| text != "0" && text != "false");
-    let (space, cursor) = (params.owned("space"), params.owned("cursor"));
+    let (space, mut cursor) = (params.owned("space"), params.owned("cursor"));
     let as_of = entities::moment(&params)?;
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
-    let args = args(&call.bytes(ARGS_BYTES_MAX).await?)?;
+    let bytes = call.bytes(ARGS_BYTES_MAX).await?;
+    let mut said = object(&bytes, &["args", "cursor"])?;
+    if let Some(given) = said.remove("cursor").filter(|given| !given.is_null()) {
+        let text = given.as_str().map(str::to_owned);
+        cursor = Some(text.ok_or_else(|| {
+            Problem::new(Code::RequestInvalid, "\"cursor\" is the \"next\" of a page").at("/cursor")
+        })?);
+    }
+    let args = args_of(said)?;
     let asking = Asking { args, space, limit, cursor, explain, as_of };
     let found = aside::blocking(move || tenant.query(&caller, &name, &asking)).await?;
     Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
@@ -81,7 +89,11 @@ pub async fn mutate(Path(name): Path<String>, call: Call) -> Answer {
 }
 
 fn args(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
-    match object(bytes, &["args"])?.remove("args") {
+    args_of(object(bytes, &["args"])?)
+}
+
+fn args_of(mut said: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    match said.remove("args") {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(args)) => Ok(args),
         Some(_) => Err(Problem::new(Code::RequestInvalid, "\"args\" is an object of arguments").at("/args")),

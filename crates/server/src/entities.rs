@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::response::Response;
 use engine::entity::{Action, Expect, Provenance, Row, Write, Written, body as sent};
-use engine::{AsOf, Caller, Listing, Paging, Tenant};
+use engine::{AsOf, Caller, Lately, Listing, Paging, Tenant};
 use hyper::header::{ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
@@ -26,15 +26,26 @@ type At = Path<(String, String)>;
 
 /// `GET /v1/entities/{concept}/{id}`
 pub async fn get(Path((concept, id)): At, call: Call) -> Answer {
-    let params = call.read_params(&["as_of", "space"]).await?;
+    let params = call.read_params(&["as_of", "space", "in_state_since", "transitions", "window"]).await?;
     let moment = moment(&params)?;
+    let lately = Lately {
+        in_state_since: params.owned("in_state_since"),
+        transitions: params.owned("transitions"),
+        window: params.owned("window"),
+    };
+    if moment.is_some() && (lately.in_state_since.is_some() || lately.transitions.is_some()) {
+        return Err(bad_request("as_of", "does not go with what is asked about now").into());
+    }
     let (tenant, caller, space) = (call.tenant, call.caller, params.owned("space"));
-    let row = aside::blocking(move || match moment {
-        None => tenant.entity(&caller, &concept, space.as_deref(), &id),
-        Some(moment) => tenant.entity_as_of(&caller, (&concept, space.as_deref(), &id), moment),
+    let (row, answer) = aside::blocking(move || {
+        let at = (concept.as_str(), space.as_deref(), id.as_str());
+        match moment {
+            None => tenant.entity_lately(&caller, at, &lately),
+            Some(moment) => tenant.entity_as_of(&caller, at, moment).map(|row| (row.clone(), row.to_json())),
+        }
     })
     .await?;
-    Ok(tagged(StatusCode::OK, &row, row.to_json()))
+    Ok(tagged(StatusCode::OK, &row, answer))
 }
 
 /// `as_of`: a position or an instant, whose `+` may have become a space on its way.

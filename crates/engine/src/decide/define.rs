@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use super::{Decided, Entry, Ground, Refusal, raised};
 use crate::command::{Answer, Change, Plan};
 use crate::entity::catalog::Entry as Declaration;
-use crate::entity::check::{Fill, check};
-use crate::entity::{Catalog, Concept, own};
+use crate::entity::check::{Fill, check, check_secret};
+use crate::entity::{Catalog, Concept, Row, own, seal};
 use crate::state::State;
 use crate::state::entity::json_path;
 
@@ -225,7 +225,8 @@ fn rows_fit(state: &State, old: &Concept, new: &Concept) -> Result<(), Refusal> 
     if may_break(&old.definition, &new.definition) {
         let (mut rows, mut first) = (0, None);
         state.each_row(new.id(), |row| {
-            if let Err(problem) = check(new, row.fields, Fill::Required) {
+            let secrets = secrets_fit(state, new, &row);
+            if let Err(problem) = check(new, row.fields, Fill::Required).and(secrets) {
                 rows += 1;
                 first.get_or_insert((row.id, problem));
             }
@@ -248,6 +249,19 @@ fn rows_fit(state: &State, old: &Concept, new: &Concept) -> Result<(), Refusal> 
             return Err(breaking(detail, rows)
                 .hint("make the values differ before the field is unique")
                 .into());
+        }
+    }
+    Ok(())
+}
+
+/// What is sealed in a row, by the new definition. What its key does not open any more cannot be judged.
+fn secrets_fit(state: &State, new: &Concept, row: &Row) -> Result<(), Problem> {
+    let Some(key) = state.key.get() else { return Ok(()) };
+    for (pointer, sealed) in &row.sealed {
+        let Some(field) = seal::field_at(&new.definition.fields, pointer) else { continue };
+        let open = |id: &str| key.open(&seal::place_of(&row.concept, &row.space, id, pointer), sealed);
+        if let Some(value) = open(&row.id).or_else(|| open("")) {
+            check_secret(new, field, value, pointer)?;
         }
     }
     Ok(())

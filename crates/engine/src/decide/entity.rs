@@ -99,11 +99,13 @@ fn write_one(
         prev: prev.as_ref(),
         next: next.as_ref(),
         actor: &write.actor,
+        provenance: &write.provenance,
         now: ground.now,
     };
     let (change, version) = record(rows, &changing, &write, entries, ground);
     let next = next.map(|row| Row { version, ..row });
-    let row = next.clone().or(prev).ok_or_else(|| absent(&key))?;
+    let gone = prev.map(|row| Row { provenance: write.provenance.clone(), ..row });
+    let row = next.clone().or(gone).ok_or_else(|| absent(&key))?;
     rows.written.insert(key, next);
     Ok(Written { row, change: Some(change) })
 }
@@ -138,7 +140,7 @@ fn next_row(
     let sealed = seals(concept, &fields, write, prev)?;
     if let Some(prev) = prev {
         immutable(concept, prev, &fields)?;
-        if prev.fields == fields && prev.sealed == sealed && !write.force {
+        if entity::same_fields(&prev.fields, &fields) && prev.sealed == sealed && !write.force {
             return Ok(Next::Same(prev.clone()));
         }
     }
@@ -170,7 +172,7 @@ fn merged(mut fields: Map<String, Value>, patch: &Map<String, Value>) -> Map<Str
 fn collapse(fields: &Map<String, Value>, told: &[String], row: &Row, key: &Key) -> Result<Next, Refusal> {
     let differs = told.iter().find(|name| {
         let said = fields.get(*name).filter(|value| !value.is_null());
-        said.is_some() && said != row.fields.get(*name)
+        said.is_some_and(|said| !row.fields.get(*name).is_some_and(|there| entity::same(said, there)))
     });
     match differs {
         None => Ok(Next::Same(row.clone())),
@@ -230,8 +232,8 @@ fn seals(
 fn immutable(concept: &Concept, prev: &Row, fields: &Map<String, Value>) -> Result<(), Problem> {
     let fixed = concept.definition.fields.iter().filter(|field| field.immutable);
     for field in fixed {
-        let before = prev.fields.get(&field.name);
-        if before.is_some() && before != fields.get(&field.name) {
+        let stays = |before| fields.get(&field.name).is_some_and(|now| entity::same(before, now));
+        if !prev.fields.get(&field.name).is_none_or(stays) {
             let detail = format!("field \"{}\" of \"{}\" is set once and stays", field.name, concept.id());
             return Err(Problem::new(Code::EntityInvalid, detail)
                 .hint("make a new row instead")
@@ -248,8 +250,9 @@ fn since(
     write: &Write,
     ground: &Ground<'_>,
 ) -> BTreeMap<String, String> {
+    let (actor, provenance) = (write.actor.as_str(), &write.provenance);
     let changing =
-        Changing { concept, prev: Some(prev), next: Some(next), actor: &write.actor, now: ground.now };
+        Changing { concept, prev: Some(prev), next: Some(next), actor, provenance, now: ground.now };
     let mut since = prev.since.clone();
     for name in changing.delta().keys() {
         since.insert(name.clone(), ground.now.to_string());

@@ -22,18 +22,20 @@ pub fn check(
     fields: Map<String, Value>,
     fill: Fill,
 ) -> Result<Map<String, Value>, Problem> {
-    let checker = Checker { concept, fill };
+    let checker = Checker { concept, fill, hidden: false };
     checker.object(&concept.definition.fields, concept.definition.open, fields, "")
 }
 
 /// One value of a field that is not a secret yet: what is sealed was checked first.
 pub fn check_secret(concept: &Concept, field: &Field, value: Value, path: &str) -> Result<Value, Problem> {
-    Checker { concept, fill: Fill::All }.typed(&field.of, Some(field), value, path)
+    Checker { concept, fill: Fill::All, hidden: true }.typed(&field.of, Some(field), value, path)
 }
 
 struct Checker<'a> {
     concept: &'a Concept,
     fill: Fill,
+    /// What is refused is or holds a secret, so that no message shows it.
+    hidden: bool,
 }
 
 impl Checker<'_> {
@@ -50,7 +52,9 @@ impl Checker<'_> {
             let value = match values.remove(&field.name) {
                 None | Some(Value::Null) => self.absent(field, &path)?,
                 Some(Value::String(mask)) if field.secret && mask == MASK => Some(mask.into()),
-                Some(value) => Some(self.field(field, fields, (&values, &out), (value, &path))?),
+                Some(value) => {
+                    Some(self.hiding(field).field(field, fields, (&values, &out), (value, &path))?)
+                }
             };
             if let Some(value) = value {
                 out.insert(field.name.clone(), value);
@@ -65,6 +69,10 @@ impl Checker<'_> {
             }
         }
         Ok(out)
+    }
+
+    fn hiding(&self, field: &Field) -> Checker<'_> {
+        Checker { concept: self.concept, fill: self.fill, hidden: self.hidden || holds_secret(field) }
     }
 
     fn absent(&self, field: &Field, path: &str) -> Result<Option<Value>, Problem> {
@@ -104,14 +112,13 @@ impl Checker<'_> {
             (Type::String, value @ Value::String(_)) => value,
             (Type::Reference(_), value @ Value::String(_)) if value != "" => value,
             (Type::Bool, value @ Value::Bool(_)) => value,
-            (Type::Int, Value::Number(number)) => integer(&number)
-                .ok_or_else(|| self.refuse(path, format!("must be an integer, not {number}")))?,
+            (Type::Int, Value::Number(number)) => integer(&number).ok_or_else(|| {
+                self.refuse(path, format!("must be an integer, not {}", self.shown(&number.into())))
+            })?,
             (Type::Double, value @ Value::Number(_)) => value,
             (Type::Timestamp, Value::String(text)) => match Timestamp::parse(&text) {
                 Ok(instant) => instant.to_string().into(),
-                Err(_) => {
-                    return Err(self.refuse(path, format!("must be an instant (RFC 3339), not {text:?}")));
-                }
+                Err(_) => return Err(self.mismatch(of, &text.into(), path)),
             },
             (Type::Duration, value) => match duration_of(&value) {
                 Some(duration) => duration_json(duration),
@@ -120,7 +127,7 @@ impl Checker<'_> {
             (Type::Enum(allowed), value) => match allowed.contains(&value) {
                 true => value,
                 false => {
-                    return Err(self.refuse(path, format!("must be one of {}, not {value}", list(allowed))));
+                    return Err(self.mismatch(of, &value, path));
                 }
             },
             (Type::List(of), Value::Array(items)) => {
@@ -149,10 +156,10 @@ impl Checker<'_> {
     fn bounds(&self, field: &Field, value: &Value, path: &str) -> Result<(), Problem> {
         if let Some(number) = value.as_f64() {
             if let Some(min) = field.min.filter(|min| number < *min) {
-                return Err(self.refuse(path, format!("must be at least {min}, not {value}")));
+                return Err(self.refuse(path, format!("must be at least {min}, not {}", self.shown(value))));
             }
             if let Some(max) = field.max.filter(|max| number > *max) {
-                return Err(self.refuse(path, format!("must be at most {max}, not {value}")));
+                return Err(self.refuse(path, format!("must be at most {max}, not {}", self.shown(value))));
             }
         }
         let Value::String(text) = value else { return Ok(()) };
@@ -167,14 +174,23 @@ impl Checker<'_> {
             Some(pattern)
                 if !self.concept.patterns.get(pattern).is_some_and(|regex| regex.is_match(text)) =>
             {
-                Err(self.refuse(path, format!("must match {pattern}, {} does not", shown(value))))
+                Err(self.refuse(path, format!("must match {pattern}, {} does not", self.shown(value))))
             }
             _ => Ok(()),
         }
     }
 
     fn mismatch(&self, of: &Type, value: &Value, path: &str) -> Problem {
-        self.refuse(path, format!("must be {}, not {}", type_text(of), shown(value)))
+        self.refuse(path, format!("must be {}, not {}", type_text(of), self.shown(value)))
+    }
+
+    /// A value short enough for a message, a secret by its mask.
+    fn shown(&self, value: &Value) -> String {
+        let text = if self.hidden { MASK.to_owned() } else { value.to_string() };
+        match text.char_indices().nth(60) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        }
     }
 
     fn refuse(&self, path: &str, what: String) -> Problem {
@@ -204,13 +220,14 @@ fn list(values: &[Value]) -> String {
     values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A value short enough for a message.
-fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+/// Whether it is a secret, or has one somewhere below.
+fn holds_secret(field: &Field) -> bool {
+    field.secret
+        || match &field.of {
+            Type::Object(fields) => fields.iter().any(holds_secret),
+            Type::Variant { cases, .. } => cases.values().flatten().any(holds_secret),
+            _ => false,
+        }
 }
 
 fn type_text(of: &Type) -> String {

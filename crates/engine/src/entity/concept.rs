@@ -36,8 +36,13 @@ impl Concept {
         };
         let fields = concept.definition.fields.clone();
         concept.note(&fields, "")?;
+        let instants = concept.instants();
+        let sides = ["prev", "next", "delta"].into_iter();
+        let instants: Vec<String> =
+            sides.flat_map(|side| instants.iter().map(move |path| format!("{side}.{path}"))).collect();
+        let scope = Scope { instants: &instants, ..DERIVE };
         for derive in &concept.definition.derives {
-            let when = derive.when.as_ref().map(|when| Expr::compile(&when.0, &DERIVE)).transpose()?;
+            let when = derive.when.as_ref().map(|when| Expr::compile(&when.0, &scope)).transpose()?;
             concept.derives.push((derive.topic.clone(), when));
         }
         Ok(concept)
@@ -71,6 +76,28 @@ impl Concept {
 
     pub fn id(&self) -> &str {
         &self.definition.id
+    }
+
+    /// Whether the field at this JSON pointer is declared to be an instant.
+    pub fn is_instant(&self, pointer: &str) -> bool {
+        let field = super::seal::field_at(&self.definition.fields, pointer);
+        field.is_some_and(|field| field.of == Type::Timestamp)
+    }
+
+    /// Dotted paths of fields that are declared to be instants.
+    pub fn instants(&self) -> Vec<String> {
+        fn below(fields: &[Field], path: &str, out: &mut Vec<String>) {
+            for field in fields {
+                match &field.of {
+                    Type::Timestamp => out.push(format!("{path}{}", field.name)),
+                    Type::Object(inner) => below(inner, &format!("{path}{}.", field.name), out),
+                    _ => {}
+                }
+            }
+        }
+        let mut out = Vec::new();
+        below(&self.definition.fields, "", &mut out);
+        out
     }
 
     /// The field whose actor alone sees and changes a row.

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use lang::expr::{Expr, Scope, Val};
-use model::definition::{INTRINSIC, Query, ShapeField, Sort};
-use model::{Code, Problem, Timestamp};
+use model::definition::{INTRINSIC, Query, ShapeField, Sort, Type};
+use model::{Code, Problem, Timestamp, base64};
 use rusqlite::types::Value as Sql;
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ const NAMES: [&str; 16] = {
     }
     names
 };
-const ROOTS: Scope<'static> = Scope { roots: &NAMES, shorthands: &[], concepts: &[], late: false };
+const ROOTS: Scope<'static> = Scope::rows(&NAMES);
 
 /// Who asks, when, and with which arguments.
 #[derive(Clone, Debug)]
@@ -73,12 +73,14 @@ impl Find {
     /// Rows of a concept that one expression wants.
     pub fn all(concept: Arc<Concept>, filter: Option<&str>, asked: Asked) -> Result<Find, Problem> {
         let tests: Vec<&str> = filter.into_iter().collect();
-        Find::new(concept, &tests, &[], asked)
+        Find::new(concept, &tests, (&[], Vec::new()), asked)
     }
 
     /// What a declared query asks for with these arguments.
     pub fn query(catalog: &Catalog, query: &Query, asked: Asked) -> Result<Find, Problem> {
         let concept = catalog.concept(&query.concept)?.clone();
+        let args = query.args.iter().filter(|arg| arg.of == Type::Timestamp);
+        let args: Vec<String> = args.map(|arg| format!("args.{}", arg.name)).collect();
         let mut tests = Vec::new();
         for conjunct in &query.filter {
             let holds = match &conjunct.when {
@@ -89,14 +91,31 @@ impl Find {
                 tests.push(conjunct.test.0.as_str());
             }
         }
-        Find::new(concept, &tests, &query.sort, asked)
+        Find::new(concept, &tests, (&query.sort, args), asked)
     }
 
-    fn new(concept: Arc<Concept>, tests: &[&str], sort: &[Sort], asked: Asked) -> Result<Find, Problem> {
-        let known = |text: &&str| equality(text).and_then(|(at, side)| Some((at, side.value(&asked)?)));
+    /// `instants` are the arguments that are declared to be some.
+    fn new(
+        concept: Arc<Concept>,
+        tests: &[&str],
+        (sort, mut instants): (&[Sort], Vec<String>),
+        asked: Asked,
+    ) -> Result<Find, Problem> {
+        instants.extend(instants_of(&concept));
+        let known = |text: &&str| {
+            let (at, side) = equality(text)?;
+            let value = side.value(&asked)?;
+            if !concept.is_instant(&at) {
+                return Some((at, value));
+            }
+            // Rows hold instants in one form, whatever form is asked for.
+            let instant = Timestamp::parse(value.as_str()?).ok()?;
+            Some((at, instant.to_string().into()))
+        };
         let equal = tests.iter().flat_map(|text| parts(text)).filter_map(|text| known(&text)).collect();
-        let tests = tests.iter().map(|text| Expr::compile(text, &ROOTS)).collect::<Result<_, _>>()?;
-        let sort = sort.iter().map(order).collect::<Result<Vec<_>, _>>()?;
+        let scope = Scope { instants: &instants, ..ROOTS };
+        let tests = tests.iter().map(|text| Expr::compile(text, &scope)).collect::<Result<_, _>>()?;
+        let sort = sort.iter().map(|sort| order(sort, &concept)).collect::<Result<Vec<_>, _>>()?;
         Ok(Find { concept, space: None, tests, equal, sort, asked })
     }
 
@@ -108,7 +127,9 @@ impl Find {
     pub fn shaped(&self, fields: &[(String, Expr)], row: &Row) -> Result<Value, Problem> {
         with_roots(row, &self.asked, |roots| {
             let value = |(name, value): &(String, Expr)| Ok((name.clone(), value.eval(roots)?.to_json()?));
-            Ok(Value::Object(fields.iter().map(value).collect::<Result<Map<_, _>, Problem>>()?))
+            let shaped = fields.iter().map(value).collect::<Result<Vec<_>, Problem>>()?;
+            // What a row has not is left out, as in the row itself.
+            Ok(Value::Object(shaped.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>()))
         })
     }
 
@@ -187,12 +208,23 @@ impl After {
             Sql::Null | Sql::Blob(_) => Value::Null,
         };
         let keys: Vec<Value> = self.keys.iter().map(key).collect();
-        serde_json::json!([keys, self.id, self.space]).to_string()
+        let text = serde_json::json!([keys, self.id, self.space]).to_string();
+        // In letters that stand in an address as they are.
+        let letters = base64::encode(text.as_bytes()).replace('+', "-").replace('/', "_");
+        letters.trim_end_matches('=').to_owned()
     }
 
     /// `None` for what was not made by [`After::to_cursor`].
     pub fn parse(cursor: &str) -> Option<After> {
-        let (keys, id, space): (Vec<Value>, String, String) = serde_json::from_str(cursor).ok()?;
+        // Those of before were the text itself.
+        let text = match cursor.starts_with('[') {
+            true => cursor.to_owned(),
+            false => {
+                let letters = cursor.replace('-', "+").replace('_', "/");
+                String::from_utf8(base64::decode_loosely(&letters)?).ok()?
+            }
+        };
+        let (keys, id, space): (Vec<Value>, String, String) = serde_json::from_str(&text).ok()?;
         let key = |key: &Value| match key {
             Value::Null => Some(Sql::Null),
             Value::String(text) => Some(Sql::Text(text.clone())),
@@ -204,13 +236,15 @@ impl After {
 }
 
 /// The expressions of a shape, ready.
-pub fn shape(fields: &[ShapeField]) -> Result<Vec<(String, Expr)>, Problem> {
-    let one = |field: &ShapeField| Ok((field.name.clone(), Expr::compile(&field.value.0, &ROOTS)?));
+pub fn shape(fields: &[ShapeField], concept: &Concept) -> Result<Vec<(String, Expr)>, Problem> {
+    let instants = instants_of(concept);
+    let scope = Scope { instants: &instants, ..ROOTS };
+    let one = |field: &ShapeField| Ok((field.name.clone(), Expr::compile(&field.value.0, &scope)?));
     fields.iter().map(one).collect()
 }
 
 /// What the index of a query is over: fields that it compares with something known, then the keys of its sort.
-pub fn indexed(query: &Query) -> Vec<String> {
+pub fn indexed(query: &Query, concept: &Concept) -> Vec<String> {
     let tests = query.filter.iter().filter(|conjunct| conjunct.when.is_none());
     let mut at: Vec<String> = tests
         .flat_map(|conjunct| parts(&conjunct.test.0))
@@ -220,8 +254,18 @@ pub fn indexed(query: &Query) -> Vec<String> {
     at.dedup();
     let mut columns: Vec<String> =
         at.iter().map(|at| format!("json_extract(fields, {})", json_path(at))).collect();
-    columns.extend(query.sort.iter().filter_map(|sort| Some(order(sort).ok()?.sql())));
+    columns.extend(query.sort.iter().filter_map(|sort| Some(order(sort, concept).ok()?.sql())));
     columns
+}
+
+/// Every name under which a row's instants are read.
+fn instants_of(concept: &Concept) -> Vec<String> {
+    let fields = concept.instants();
+    let mut all = vec!["createdAt".to_owned(), "updatedAt".to_owned()];
+    for root in ["payload", "fields"] {
+        all.extend(fields.iter().map(|path| format!("{root}.{path}")));
+    }
+    all
 }
 
 /// `when(args.x)`: whether the argument was given, or the expression is true.
@@ -266,6 +310,7 @@ fn with_roots<T>(row: &Row, asked: &Asked, run: impl FnOnce(&[Val<'_>]) -> T) ->
 enum Side<'a> {
     Arg(&'a str),
     Actor,
+    UserId,
     Literal(Value),
 }
 
@@ -275,6 +320,7 @@ impl Side<'_> {
         let value = match self {
             Side::Arg(name) => asked.args.get(name).cloned()?,
             Side::Actor => asked.actor.clone().into(),
+            Side::UserId => asked.actor.strip_prefix("user:").unwrap_or(&asked.actor).into(),
             Side::Literal(value) => value.clone(),
         };
         match &value {
@@ -326,6 +372,7 @@ fn equality(text: &str) -> Option<(String, Side<'_>)> {
         Some(name) if word(name) => Side::Arg(name),
         Some(_) => return None,
         None if right == "actor" => Side::Actor,
+        None if right == "actor.userId" => Side::UserId,
         None => Side::Literal(literal(right)?),
     };
     Some((pointer, side))
@@ -342,7 +389,7 @@ fn literal(text: &str) -> Option<Value> {
     }
 }
 
-fn order(sort: &Sort) -> Result<Order, Problem> {
+fn order(sort: &Sort, concept: &Concept) -> Result<Order, Problem> {
     let by = match sort.field.as_str() {
         "id" => "id".to_owned(),
         // Without their end, instants of any precision are in order as text.
@@ -357,10 +404,11 @@ fn order(sort: &Sort) -> Result<Order, Problem> {
                 let detail = format!("a query cannot be sorted by {path:?}");
                 return Err(Problem::new(Code::DefinitionInvalid, detail));
             }
-            format!("json_extract(fields, {})", json_path(&pointer))
+            let by = format!("json_extract(fields, {})", json_path(&pointer));
+            if concept.is_instant(&pointer) { format!("rtrim({by}, 'Z')") } else { by }
         }
     };
-    Ok(Order { nullable: by.starts_with("json_"), by, descending: sort.descending })
+    Ok(Order { nullable: by.contains("json_"), by, descending: sort.descending })
 }
 
 /// A text as an SQL literal; an index over the rows of one concept is only found by a literal.

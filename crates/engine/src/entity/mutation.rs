@@ -32,9 +32,8 @@ struct Stamp {
 
 impl Mutation {
     pub fn new(declared: &definition::Mutation) -> Result<Mutation, Problem> {
-        let compile = |expr: &definition::Expr| {
-            Expr::compile(&expr.0, &Scope { roots: &ROOTS, shorthands: &[], concepts: &[], late: false })
-        };
+        let compile =
+            |expr: &definition::Expr| Expr::compile(&expr.0, &Scope { rows: false, ..Scope::rows(&ROOTS) });
         let mut stamps = Vec::with_capacity(declared.stamp.len());
         for (field, value) in &declared.stamp {
             let refs = Refs::of(&value.0);

@@ -4,7 +4,7 @@ use model::Timestamp;
 use model::record::Change;
 use serde_json::{Map, Value};
 
-use super::{Concept, Row};
+use super::{Concept, Provenance, Row, same};
 
 /// A change of a row: `prev` is absent when it is created, `next` when it is deleted.
 pub struct Changing<'a> {
@@ -12,6 +12,8 @@ pub struct Changing<'a> {
     pub prev: Option<&'a Row>,
     pub next: Option<&'a Row>,
     pub actor: &'a str,
+    /// What made this change; a row that is gone keeps that of the one before.
+    pub provenance: &'a Provenance,
     pub now: Timestamp,
 }
 
@@ -19,7 +21,7 @@ pub struct Changing<'a> {
 pub fn delta(prev: Option<&Map<String, Value>>, next: Option<&Map<String, Value>>) -> Map<String, Value> {
     let empty = Map::new();
     let (prev, next) = (prev.unwrap_or(&empty), next.unwrap_or(&empty));
-    let set = next.iter().filter(|(name, value)| prev.get(*name) != Some(value));
+    let set = next.iter().filter(|(name, value)| !prev.get(*name).is_some_and(|before| same(before, value)));
     let mut delta: Map<String, Value> = set.map(|(name, value)| (name.clone(), value.clone())).collect();
     let gone = prev.keys().filter(|name| !next.contains_key(*name));
     delta.extend(gone.map(|name| (name.clone(), Value::Null)));
@@ -73,7 +75,7 @@ impl Changing<'_> {
             ("delta", &json(delta)),
             ("changed_fields", &changed),
             ("changedFields", &changed),
-            ("provenance", &json(&row.provenance)),
+            ("provenance", &json(self.provenance)),
             ("payload", last),
         ];
         let mut out = String::with_capacity(384 + prev.len() + next.len() + 3 * last.len());

@@ -27,11 +27,16 @@ pub struct Row {
 impl Row {
     /// As contracts §10 shows it.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut row = json!({
             "concept": self.concept, "id": self.id, "space": self.space, "version": self.version,
             "created_at": self.created_at, "created_by": self.created_by, "updated_at": self.updated_at,
             "fields": self.fields, "provenance": self.provenance,
-        })
+        });
+        // Who made a row of long ago may be trimmed.
+        if let (true, Value::Object(row)) = (self.created_by.is_empty(), &mut row) {
+            row.remove("created_by");
+        }
+        row
     }
 
     /// Since when a top-level field has the value it has now.

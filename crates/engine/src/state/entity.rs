@@ -115,7 +115,7 @@ impl State {
             if let Definition::Query(query) = entry.definition.as_ref()
                 && let Ok(concept) = self.catalog.concept(&query.concept)
             {
-                want(concept.id(), &indexed(query));
+                want(concept.id(), &indexed(query, concept));
             }
         }
         let mut read = self

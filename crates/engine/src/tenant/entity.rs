@@ -10,7 +10,7 @@ use model::definition::Scope;
 use model::{Code, Position, Problem};
 use rusqlite::Connection;
 
-pub use history::{HistoryPage, Moment, Paging};
+pub use history::{HistoryPage, Lately, Moment, Paging};
 pub use query::{Asking, Found, Listing};
 pub(super) use readers::RowReaders;
 pub(super) use recent::Recent;

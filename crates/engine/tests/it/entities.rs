@@ -11,6 +11,7 @@ use crate::temp::Bench;
 mod definitions;
 mod queries;
 mod rebuild;
+mod values;
 
 pub const SYSTEM: &str = "v1:health:system";
 

@@ -1,7 +1,7 @@
 //! `everwhen entity`: rows of declared concepts, read, written, listed and looked back at.
 
 use clap::Subcommand;
-use engine::Listing;
+use engine::{Lately, Listing};
 use model::{Code, Problem};
 use serde_json::Value;
 
@@ -45,15 +45,25 @@ enum What {
     #[command(after_long_help = "\
 Examples:
   everwhen entity get v1:health:system api
-  everwhen entity get v1:health:system api --as-of 2026-01-01T00:00:00Z --json")]
+  everwhen entity get v1:health:system api --as-of 2026-01-01T00:00:00Z --json
+  everwhen entity get v1:health:system api --in-state-since status --transitions status --window 1h")]
     Get {
         /// The concept's id, or its name when only one has it
         concept: String,
         /// The row's id
         id: String,
         /// A position or an instant
-        #[arg(long, value_name = "POS|T")]
+        #[arg(long, value_name = "POS|T", conflicts_with_all = ["in_state_since", "transitions"])]
         as_of: Option<String>,
+        /// Also since when this field has its value
+        #[arg(long, value_name = "FIELD")]
+        in_state_since: Option<String>,
+        /// Also how often this field got another value within --window
+        #[arg(long, value_name = "FIELD", requires = "window")]
+        transitions: Option<String>,
+        /// How far to look back, such as 1h
+        #[arg(long, value_name = "DURATION")]
+        window: Option<String>,
     },
     /// The whole row, new or not
     #[command(after_long_help = "\
@@ -158,9 +168,10 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let reach = Reach::existing(session).await?;
     reach.wait_for(args.min_position).await?;
     match args.what {
-        What::Get { concept, id, as_of } => {
+        What::Get { concept, id, as_of, in_state_since, transitions, window } => {
             let at = At { concept: &concept, id: &id, space, if_match: None };
-            shown(session, &reach.entity(&at, as_of.as_deref()).await?)
+            let lately = Lately { in_state_since, transitions, window };
+            shown(session, &reach.entity(&at, as_of.as_deref(), &lately).await?)
         }
         What::Put { concept, id, fields, if_match } => {
             let at = At { concept: &concept, id: &id, space, if_match };
@@ -211,6 +222,8 @@ pub fn shown(session: &Session, row: &Value) -> Result<(), Stop> {
         )];
         let fields = row["fields"].as_object().into_iter().flatten();
         lines.extend(fields.map(|(name, value)| format!("  {name}: {}", show::cell(value))));
+        let lately = ["in_state_since", "transitions"].into_iter().filter(|name| !row[*name].is_null());
+        lines.extend(lately.map(|name| format!("{name}: {}", show::cell(&row[name]))));
         lines.join("\n")
     })
 }

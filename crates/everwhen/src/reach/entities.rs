@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 
 use engine::entity::{Action, Expect, Provenance, Write, body as sent};
-use engine::{AsOf, Asking, Listing, Paging};
+use engine::{AsOf, Asking, Lately, Listing, Paging};
 use hyper::Method;
 use lang::declare::check_workspace;
 use model::{Code, Position, Problem};
@@ -37,20 +37,31 @@ pub enum How {
 }
 
 impl Reach {
-    pub async fn entity(&self, at: &At<'_>, as_of: Option<&str>) -> Result<Value, Problem> {
+    pub async fn entity(
+        &self,
+        at: &At<'_>,
+        as_of: Option<&str>,
+        lately: &Lately,
+    ) -> Result<Value, Problem> {
         match self {
             Reach::Local(local) => {
-                let row = match as_of {
-                    None => local.tenant.entity(&local.caller, at.concept, at.space, at.id)?,
+                let place = (at.concept, at.space, at.id);
+                match as_of {
+                    None => Ok(local.tenant.entity_lately(&local.caller, place, lately)?.1),
                     Some(text) => {
-                        let place = (at.concept, at.space, at.id);
-                        local.tenant.entity_as_of(&local.caller, place, AsOf::parse(text)?)?
+                        Ok(local.tenant.entity_as_of(&local.caller, place, AsOf::parse(text)?)?.to_json())
                     }
-                };
-                Ok(row.to_json())
+                }
             }
             Reach::Remote(client) => {
-                client.get(&format!("{}{}", path(at), query(&[("as_of", as_of), ("space", at.space)]))).await
+                let asked = query(&[
+                    ("as_of", as_of),
+                    ("space", at.space),
+                    ("in_state_since", lately.in_state_since.as_deref()),
+                    ("transitions", lately.transitions.as_deref()),
+                    ("window", lately.window.as_deref()),
+                ]);
+                client.get(&format!("{}{asked}", path(at))).await
             }
         }
     }

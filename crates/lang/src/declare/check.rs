@@ -20,6 +20,7 @@ mod names;
 mod query;
 mod scope;
 mod secret;
+mod state;
 mod step;
 mod steps;
 mod template;

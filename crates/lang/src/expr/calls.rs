@@ -20,11 +20,16 @@ impl Compiler<'_> {
     pub(super) fn call(&mut self, mut call: Call, span: Span) -> Result<Kind, Fault> {
         self.join_namespace(&mut call);
         let plain = call.receiver.is_none();
+        if let Some(name) = either_case(&call.name, |name| FORMS.contains(&name)).filter(|_| plain) {
+            call.name = name;
+        }
         match call.name.as_str() {
             "has" if plain => return self.has(call, span),
-            "cond" if plain && call.args.len() == 3 => return self.cond(call),
+            "cond" if plain => return self.cond(call, span),
             "cel.bind" if plain => return self.bind(call, span),
-            name if plain && EFFECTS.contains(&name) => return Err(effect(&call)),
+            name if plain && either_case(name, |name| EFFECTS.contains(&name)).is_some() => {
+                return Err(effect(&call));
+            }
             _ => {}
         }
         if !plain && let Some((kind, rows)) = self.macro_of(&call) {
@@ -40,8 +45,8 @@ impl Compiler<'_> {
     fn join_namespace(&self, call: &mut Call) {
         let Some(ast::Kind::Name(space)) = call.receiver.as_ref().map(|r| &r.kind) else { return };
         let joined = format!("{space}.{}", call.name);
-        let known = FUNCTIONS.iter().any(|f| f.0 == joined) || FORMS.contains(&joined.as_str());
-        if known && !self.in_scope(space) {
+        let known = |name: &str| FUNCTIONS.iter().any(|f| f.0 == name) || FORMS.contains(&name);
+        if let Some(joined) = either_case(&joined, known).filter(|_| !self.in_scope(space)) {
             (call.name, call.receiver) = (joined, None);
         }
     }
@@ -59,9 +64,7 @@ impl Compiler<'_> {
         };
         let mut args: Vec<ast::Node> = call.receiver.into_iter().chain(call.args).collect();
         if !(least..=most).contains(&args.len()) {
-            let count = if least == most { least.to_string() } else { format!("{least} or more") };
-            let what = format!("{:?} takes {count} values, not {}", call.name, args.len());
-            return Err(Fault::new(Code::ExprSyntax, span, what));
+            return Err(arity(&call.name, (&name, least, most), args.len(), span));
         }
         if function == Function::CanonicalId {
             self.concept(&mut args[1]);
@@ -89,7 +92,9 @@ impl Compiler<'_> {
 
     /// `var("X")` for `vars["X"]`, `now()` for `now`.
     fn reader(&mut self, call: &Call) -> Result<Option<Kind>, Fault> {
-        let fits = |(name, _, count): &&(&str, &str, usize)| *name == call.name && *count == call.args.len();
+        let called = either_case(&call.name, |name| READERS.iter().any(|reader| reader.0 == name));
+        let Some(called) = called else { return Ok(None) };
+        let fits = |(name, _, count): &&(&str, &str, usize)| *name == called && *count == call.args.len();
         let Some((name, root, _)) = READERS.iter().find(fits) else { return Ok(None) };
         let Some(base) = self.root(root) else {
             let what = format!("\"{name}\" reads {root:?}, which is not in scope here");
@@ -111,7 +116,11 @@ impl Compiler<'_> {
         }
     }
 
-    fn cond(&mut self, call: Call) -> Result<Kind, Fault> {
+    fn cond(&mut self, call: Call, span: Span) -> Result<Kind, Fault> {
+        if call.args.len() != 3 {
+            let fault = arity("cond", ("cond", 3, 3), call.args.len(), span);
+            return Err(fault.hint("write cond(test, value_if_so, value_if_not)"));
+        }
         let mut args = call.args.into_iter();
         let mut next = || self.node(args.next().expect("three arguments were counted"));
         Ok(Kind::Choose((next()?, next()?, next()?).into()))
@@ -239,6 +248,18 @@ fn lambda_head(lambdas: Vec<ast::Node>, mut others: Vec<ast::Node>, kind: Macro)
         if reduce { params.len() == 2 && first.is_some() } else { params.len() <= 2 && first.is_none() };
     let names = params.into_iter().map(|param| param.name).collect();
     (fits && others.is_empty()).then(|| (first, names, vec![*body]))
+}
+
+/// A wrong number of values; some names also read a root when called with none.
+fn arity(written: &str, (name, least, most): (&str, usize, usize), given: usize, span: Span) -> Fault {
+    let none = READERS.iter().any(|(reader, _, count)| *reader == name && *count == 0);
+    let count = match (none, least == most) {
+        (true, true) => format!("none or {least}"),
+        (false, true) => least.to_string(),
+        (_, false) => format!("{least} or more"),
+    };
+    let values = if most == 1 { "value" } else { "values" };
+    Fault::new(Code::ExprSyntax, span, format!("{written:?} takes {count} {values}, not {given}"))
 }
 
 fn effect(call: &Call) -> Fault {

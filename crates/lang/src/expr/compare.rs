@@ -23,7 +23,11 @@ impl<'a> Eval<'a, '_> {
         if (absent(left, a) && empty(b)) || (absent(right, b) && empty(a)) {
             return Ok(true);
         }
-        self.same(a, b, left.span.to(right.span))
+        match (a, b) {
+            (Val::Timestamp(a), Val::Text(b)) if is_instant(left) => Ok(instant::parse(b) == Some(*a)),
+            (Val::Text(a), Val::Timestamp(b)) if is_instant(right) => Ok(instant::parse(a) == Some(*b)),
+            _ => self.same(a, b, left.span.to(right.span)),
+        }
     }
 
     pub(super) fn within(
@@ -43,6 +47,12 @@ impl<'a> Eval<'a, '_> {
         for index in 0..len {
             let item = list.element(index).unwrap_or(Val::Null);
             let empty = absent && matches!(&item, Val::Text(text) if text.is_empty());
+            let item = match &item {
+                Val::Text(text) if is_instant(left) => {
+                    instant::parse(text).map_or_else(|| item.clone(), Val::Timestamp)
+                }
+                _ => item,
+            };
             if empty || self.same(a, &item, span)? {
                 return Ok(true);
             }
@@ -134,6 +144,7 @@ impl<'a> Eval<'a, '_> {
             // Instants in events are texts.
             (Val::Timestamp(a), Val::Text(text)) if let Some(b) = instant::parse(text) => Some(a.cmp(&b)),
             (Val::Text(text), Val::Timestamp(b)) if let Some(a) = instant::parse(text) => Some(a.cmp(b)),
+            (Val::Null, _) | (_, Val::Null) if self.of_rows => None,
             (Val::Null, _) => return Err(self.mismatch(a, left, &format!("{:?} needs a value", op.sign()))),
             (_, Val::Null) => return Err(self.mismatch(b, right, &format!("{:?} needs a value", op.sign()))),
             _ => return Err(apart(op, a, b, left.span.to(right.span))),
@@ -145,9 +156,15 @@ impl<'a> Eval<'a, '_> {
 fn is_field(node: &Node) -> bool {
     match &node.kind {
         Kind::Path { steps, .. } => !steps.is_empty(),
-        Kind::Member(..) | Kind::Index(..) => true,
+        Kind::Member(..) | Kind::Index(..) | Kind::UserId(_) => true,
+        Kind::Instant(of) => is_field(of),
         _ => false,
     }
+}
+
+/// Whether what it reads is declared to be an instant, so that a text beside it is one, too.
+fn is_instant(node: &Node) -> bool {
+    matches!(node.kind, Kind::Instant(_))
 }
 
 pub(super) fn apart(op: Op, a: &Val<'_>, b: &Val<'_>, span: Span) -> Fault {

@@ -3,7 +3,7 @@
 use model::Code;
 use regex::{Regex, RegexBuilder};
 
-use super::ast::{self, Literal};
+use super::ast::{self, Literal, Op};
 use super::builtins::TYPES;
 use super::calls::Call;
 use super::fault::{Fault, Span, nearest};
@@ -37,6 +37,9 @@ impl<'s> Compiler<'s> {
         let kind = match node.kind {
             ast::Kind::Literal(literal) => Kind::Literal(literal),
             ast::Kind::Name(name) => self.name(&name, span)?,
+            ast::Kind::Member { of, name } if name == "userId" && self.is_actor(&of) => {
+                Kind::UserId(self.node(*of)?.into())
+            }
             ast::Kind::Member { of, name } => {
                 let of = self.part(*of)?;
                 self.step(of, Step::Key(name.into()), |of, step| match step {
@@ -59,7 +62,18 @@ impl<'s> Compiler<'s> {
             ast::Kind::All(items) => Kind::All(self.operands(items, true)?),
             ast::Kind::Any(items) => Kind::Any(self.operands(items, false)?),
             ast::Kind::Binary { op, left, right } => {
-                Kind::Binary(op, (self.node(*left)?, self.node(*right)?).into())
+                let (left, right) = (self.node(*left)?, self.node(*right)?);
+                match op {
+                    Op::Equal
+                    | Op::Unequal
+                    | Op::Less
+                    | Op::LessEqual
+                    | Op::Greater
+                    | Op::GreaterEqual
+                    | Op::In
+                    | Op::NotIn => Kind::Binary(op, (self.instant(left), self.instant(right)).into()),
+                    _ => Kind::Binary(op, (left, right).into()),
+                }
             }
             ast::Kind::Choose { test, yes, no } => {
                 Kind::Choose((self.node(*test)?, self.node(*yes)?, self.node(*no)?).into())
@@ -93,7 +107,7 @@ impl<'s> Compiler<'s> {
         let literal = |literal| Node { kind: Kind::Literal(literal), span: given.span };
         let (null, absent) = (literal(Literal::Null), literal(Literal::Bool(absent)));
         let span = given.span;
-        let missing = Node { kind: Kind::Binary(ast::Op::Equal, (given, null).into()), span };
+        let missing = Node { kind: Kind::Binary(Op::Equal, (given, null).into()), span };
         Ok(Kind::Choose((missing, absent, body).into()))
     }
 
@@ -180,6 +194,29 @@ impl<'s> Compiler<'s> {
                 Ok(Kind::Index((of, self.node(at)?).into()))
             }
         }
+    }
+
+    /// The root `actor`, which is a text such as `user:ann`.
+    fn is_actor(&self, node: &ast::Node) -> bool {
+        let local = || self.locals.iter().any(|local| local == "actor");
+        matches!(&node.kind, ast::Kind::Name(name) if name == "actor" && !local() && self.root(name).is_some())
+    }
+
+    /// What is declared to be an instant is compared as one.
+    fn instant(&self, node: Node) -> Node {
+        let Kind::Path { base: Base::Root(root), steps } = &node.kind else { return node };
+        if self.scope.instants.is_empty() {
+            return node;
+        }
+        let mut path = self.scope.roots[*root].to_owned();
+        for step in steps {
+            let Step::Key(key) = step else { return node };
+            path.push('.');
+            path.push_str(key);
+        }
+        let span = node.span;
+        let known = self.scope.instants.contains(&path);
+        if known { Node { kind: Kind::Instant(node.into()), span } } else { node }
     }
 
     /// A path that goes no further is read as far as it goes.

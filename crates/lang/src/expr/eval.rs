@@ -10,7 +10,7 @@ use super::ast::Op;
 use super::fault::{Fault, Span};
 use super::program::{Base, Kind, Node, Step};
 use super::value::Val;
-use super::{arithmetic, functions};
+use super::{arithmetic, functions, instant};
 use crate::number::Number;
 
 /// Steps that one evaluation may take. Long texts and large values count for more than one.
@@ -21,18 +21,25 @@ pub(super) struct Eval<'a, 'r> {
     pub(super) locals: Vec<Val<'a>>,
     source: &'a str,
     pub(super) steps_left: u32,
+    /// An order against what is missing is a no.
+    pub(super) of_rows: bool,
 }
 
 pub(super) type Out<'a> = Result<Val<'a>, Fault>;
 
 impl<'a, 'r> Eval<'a, 'r> {
     pub(super) fn new(source: &'a str, roots: &'r [Val<'a>]) -> Eval<'a, 'r> {
-        Eval { roots, locals: Vec::new(), source, steps_left: STEPS_MAX }
+        Eval { roots, locals: Vec::new(), source, steps_left: STEPS_MAX, of_rows: false }
+    }
+
+    /// In a filter of rows an order against what is missing is a no.
+    pub(super) fn over_rows(self, of_rows: bool) -> Eval<'a, 'r> {
+        Eval { of_rows, ..self }
     }
 
     /// As [`Eval::new`], going on with what an evaluation before it left.
     pub(super) fn going_on(source: &'a str, roots: &'r [Val<'a>], steps_left: u32) -> Eval<'a, 'r> {
-        Eval { roots, locals: Vec::new(), source, steps_left }
+        Eval { roots, locals: Vec::new(), source, steps_left, of_rows: false }
     }
 
     /// Pays for work; `bytes` of text are scanned or copied.
@@ -89,6 +96,17 @@ impl<'a, 'r> Eval<'a, 'r> {
                 self.locals.pop();
                 out
             }
+            Kind::UserId(of) => Ok(match self.node(of)? {
+                Val::Text(actor) => match actor.strip_prefix("user:") {
+                    Some(name) => Val::text(name.to_owned()),
+                    None => Val::Text(actor),
+                },
+                other => other.member("userId").unwrap_or(Val::Null),
+            }),
+            Kind::Instant(of) => Ok(match self.node(of)? {
+                Val::Text(text) => instant::parse(&text).map_or(Val::Text(text), Val::Timestamp),
+                other => other,
+            }),
             Kind::Unknown(fault) => Err((**fault).clone()),
         }
     }

@@ -41,6 +41,10 @@ pub(crate) enum Kind {
     Macro(Macro, Box<Loop>),
     /// `cel.bind(name, value, body)`: the value as a local of the body.
     Bind(Box<(Node, Node)>),
+    /// `actor.userId`: an actor's text without `user:`.
+    UserId(Box<Node>),
+    /// A path that is declared to be an instant, beside a comparison.
+    Instant(Box<Node>),
     /// A name that is not known, in a scope that says so only when it is needed.
     Unknown(Box<Fault>),
 }

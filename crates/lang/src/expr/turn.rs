@@ -103,6 +103,8 @@ impl<'a> Look<'a, '_> {
             | Kind::Has(of, _)
             | Kind::Matches(of, _)
             | Kind::Not(of)
+            | Kind::Instant(of)
+            | Kind::UserId(of)
             | Kind::Negate(of) => self.reads_time(of),
             Kind::Index(both) | Kind::Binary(_, both) | Kind::Bind(both) => {
                 self.reads_time(&both.0) || self.reads_time(&both.1)

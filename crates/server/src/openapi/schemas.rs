@@ -40,7 +40,7 @@ Redriven: redriven! count
 +Dispatch: limit integer
 Drained: processed! count; triggered! [any]; halted_on_event_id any; last_event_id any; skipped_due_to_lock! boolean
 Row:
-Entity: concept! string; id! string; space! string; version! position; created_at instant; updated_at instant; fields! object; provenance any; changed boolean
+Entity: concept! string; id! string; space! string; version! position; created_at instant; updated_at instant; fields! object; provenance any; changed boolean; in_state_since instant; transitions integer
 EntityPage: entities! [Entity]; next string
 EntityChange: position! position; time! instant; kind! =created|updated|deleted; prev any; next any; delta any; changed_fields [string]; actor string; provenance any
 EntityChangePage: changes! [EntityChange]; next string

@@ -36,6 +36,15 @@ impl Default for Paging {
     }
 }
 
+/// What is asked about the values of a row's fields: since when, and how often another of late.
+#[derive(Clone, Debug, Default)]
+pub struct Lately {
+    pub in_state_since: Option<String>,
+    pub transitions: Option<String>,
+    /// A duration, for `transitions`.
+    pub window: Option<String>,
+}
+
 /// Changes of a row.
 #[derive(Clone, Debug)]
 pub struct HistoryPage {
@@ -131,8 +140,61 @@ impl Tenant {
         }
         let past = found.filter(|past| past.changed.change != Change::Deleted);
         let past = past.ok_or_else(|| absent(concept.id(), id))?;
-        let row = past.to_row()?;
+        let row = self.row_of_past(&past, row.as_ref())?;
         if may_see(caller, concept, &row) { Ok(row) } else { Err(absent(concept.id(), id)) }
+    }
+
+    /// The row that a change made, and who made it: the current one says so when it is still the same.
+    pub(super) fn row_of_past(&self, past: &Past, current: Option<&Row>) -> Result<Row, Problem> {
+        let row = past.to_row()?;
+        let created_by = match current {
+            Some(current) if current.created_at == row.created_at => current.created_by.clone(),
+            _ => self.creator(past)?.unwrap_or_default(),
+        };
+        Ok(Row { created_by, ..row })
+    }
+
+    /// Who made the row that this change is one of; nobody knows once that was trimmed.
+    fn creator(&self, past: &Past) -> Result<Option<String>, Problem> {
+        let (mut actor, mut change, mut at) = (past.actor.clone(), past.changed.change, past.changed.prev);
+        while change != Change::Created {
+            let Some(before) = at.map(|position| self.past(position)).transpose()?.flatten() else {
+                return Ok(None);
+            };
+            (actor, change, at) = (before.actor, before.changed.change, before.changed.prev);
+        }
+        Ok(Some(actor))
+    }
+
+    /// The row with answers beside it: `in_state_since`, an instant, and `transitions`, a number.
+    pub fn entity_lately(
+        &self,
+        caller: &Caller,
+        (concept, space, id): (&str, Option<&str>, &str),
+        lately: &Lately,
+    ) -> Result<(Row, Value), Problem> {
+        let row = self.entity(caller, concept, space, id)?;
+        let catalog = self.catalog();
+        let declared = &catalog.concept(concept)?.definition;
+        let known = |field: &str| {
+            let there = declared.open || declared.fields.iter().any(|known| known.name == field);
+            let detail = format!("\"{}\" has no field \"{field}\"", declared.id);
+            if there { Ok(()) } else { Err(Problem::new(Code::RequestInvalid, detail)) }
+        };
+        let mut answer = row.to_json();
+        if let Some(field) = &lately.in_state_since {
+            known(field)?;
+            answer["in_state_since"] = json!(row.in_state_since(field));
+        }
+        if let Some(field) = &lately.transitions {
+            known(field)?;
+            let window = lately.window.as_deref().and_then(model::time::parse_duration).ok_or_else(|| {
+                Problem::new(Code::RequestInvalid, "\"transitions\" needs a \"window\"").hint("such as 1h")
+            })?;
+            let at = (concept, Some(row.space.as_str()), id);
+            answer["transitions"] = self.transitions(caller, at, field, window)?.into();
+        }
+        Ok((row, answer))
     }
 
     /// How often a top-level field got another value within the window that ends now.

@@ -84,7 +84,7 @@ impl Tenant {
         let Some(change) = self.past(position)? else { return Ok(None) };
         let Some(prev) = change.changed.prev else { return Ok(Some(None)) };
         let before = match self.past(prev)? {
-            Some(past) if past.said.is_some() => past.to_row()?,
+            Some(past) if past.said.is_some() => self.row_of_past(&past, None)?,
             // Trimmed: the change after it still says what it was, but not since when.
             _ => {
                 let mut row = change.to_row()?;

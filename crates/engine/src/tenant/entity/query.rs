@@ -91,7 +91,10 @@ impl Tenant {
         let asked = Asked { args: Value::Null, actor: String::new(), now: self.now() };
         let (find, caller) = (Find::all(concept, None, asked)?, Caller { outside: false, ..Caller::local() });
         let page = Page { limit: usize::MAX, cursor: None, scan_max: u64::MAX };
-        self.with_writer(|writer| collect(&writer.state.db, &caller, &find, &page)).map(|(rows, _)| rows)
+        let look = |writer: &crate::writer::Writer| {
+            collect(writer.state.table().map_err(broken)?, &caller, &find, &page)
+        };
+        self.with_writer(|writer| look(writer)).map(|(rows, _)| rows)
     }
 
     /// Runs a declared query.
@@ -125,7 +128,7 @@ impl Tenant {
         let rows = match query.shape.as_deref().and_then(|name| catalog.shape(name)) {
             None => rows.iter().map(Row::to_json).collect(),
             Some(declared) => {
-                let fields = shape(&declared.fields)?;
+                let fields = shape(&declared.fields, &find.concept)?;
                 rows.iter().map(|row| find.shaped(&fields, row)).collect::<Result<_, _>>()?
             }
         };
@@ -180,7 +183,7 @@ impl Tenant {
         read: impl FnOnce(&Connection) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         let Some(dir) = self.dir().filter(|_| !self.is_closing()) else {
-            return self.with_writer(|writer| read(&writer.state.db));
+            return self.with_writer(|writer| read(writer.state.table().map_err(broken)?));
         };
         self.0.row_readers.look(&dir.join("state.db"), read).map_err(broken)?
     }
@@ -239,7 +242,7 @@ fn collect(
 
 /// What a query's `asOf` comes to: a position or an instant.
 fn moment_of(text: &str, asked: &Asked) -> Result<Moment, Problem> {
-    let scope = Scope { roots: &["args", "actor", "now"], shorthands: &[], concepts: &[], late: false };
+    let scope = Scope::rows(&["args", "actor", "now"]);
     let roots =
         [Val::of(&asked.args), Val::Text(asked.actor.as_str().into()), Val::Timestamp(asked.now.nanos())];
     match Expr::compile(text, &scope)?.eval(&roots)?.to_json()? {

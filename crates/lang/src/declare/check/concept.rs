@@ -150,8 +150,10 @@ impl Checker<'_> {
                     let what = format!("topic {:?} is published by the engine only", topic.text);
                     self.error(fault(Code::EventTopicReserved, topic.span, what));
                 }
-                let roots = ["prev", "next", "delta", "id", "concept", "actor", "now", "changed_fields"];
-                let when = when.as_ref().map(|node| self.plain_expr(node, &roots));
+                let when = when.as_ref().map(|node| {
+                    self.row_sides(node, concept);
+                    self.plain_expr(node, &["prev", "next", "delta"])
+                });
                 concept.derives.push(definition::Derive { topic: topic.text.clone(), when });
             }
         }
@@ -256,6 +258,12 @@ impl Checker<'_> {
         for note in &field.notes {
             let set = self.field_note(note, field, &mut made);
             self.take(set);
+        }
+        let crossed = matches!((made.min, made.max), (Some(min), Some(max)) if min > max)
+            || matches!((made.min_length, made.max_length), (Some(min), Some(max)) if min > max);
+        if crossed {
+            let what = format!("nothing fits {:?}: its least is above its most", made.name);
+            self.error(fault(Code::DefinitionInvalid, field.name.span, what));
         }
         if let Some(default) = &made.default
             && let Some(message) = fits::misfit(&made, default)
@@ -379,6 +387,11 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// Names of types, also those that are said in two ways.
+pub(super) fn is_type(name: &str) -> bool {
+    TYPES.contains(&name) || ["text", "integer", "boolean", "list", "array", "map"].contains(&name)
 }
 
 /// A field that a concept does not have.

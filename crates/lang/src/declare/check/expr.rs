@@ -5,14 +5,15 @@ use model::definition::{Concept, Expr, Field, Kind, Type};
 
 use super::concept::{INTRINSIC, unknown_field};
 use super::scope::Scope;
-use super::{Checker, fits};
+use super::step::is_publish_event;
+use super::{Checker, fits, state};
 use crate::declare::doc::Doc;
 use crate::declare::finding::{fault, suggest};
 use crate::declare::print::print;
 use crate::declare::tree::Word;
 use crate::declare::walk::{children, children_mut, path};
-use crate::expr::Span;
 use crate::expr::ast::{Kind as NodeKind, Literal, Node, Op};
+use crate::expr::{Span, TYPES};
 
 /// CEL's macros: `list.all(x, x > 1)` names its variable first.
 const MACROS: [&str; 8] =
@@ -22,9 +23,6 @@ const NAMESPACES: [&str; 6] = ["math", "strings", "cel", "base64", "optional", "
 
 /// Roots that functions read under other names, such as `secret("x")`.
 const BEHIND: [&str; 8] = ["secrets", "system", "system_secrets", "error", "now", "vars", "steps", "input"];
-/// Names of types, which stand for themselves: `type(x) == int`.
-const TYPES: [&str; 10] =
-    ["null_type", "bool", "int", "uint", "double", "string", "bytes", "list", "map", "type"];
 
 impl Checker<'_> {
     pub(super) fn plain_expr(&mut self, node: &Node, roots: &[&str]) -> Expr {
@@ -47,7 +45,7 @@ impl Checker<'_> {
         if let Some(id) = &scope.row
             && let Some(concept) = self.names.concepts.get(id).cloned()
         {
-            self.literals(&node, &concept);
+            self.literals(&node, &concept, &of_row);
         }
         if self.found.len() == before {
             self.compiles(&node, scope);
@@ -56,6 +54,14 @@ impl Checker<'_> {
     }
 
     fn resolve(&mut self, node: &mut Node, pass: &mut Pass<'_>) {
+        let shadowed = pass.locals.iter().any(|local| local == "state");
+        if pass.scope.roots.iter().any(|root| root == "state")
+            && !shadowed
+            && let Some(steps) = state::steps(node)
+        {
+            self.state_path(&steps, node.span);
+            return state::indexes(node, &mut |at| self.resolve(at, pass));
+        }
         if let Some(names) = path(node) {
             let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
             self.resolve_path(node, &names, pass);
@@ -74,7 +80,14 @@ impl Checker<'_> {
             }
             NodeKind::Call { receiver: Some(receiver), name, args, .. } => {
                 let space = matches!(&receiver.kind, NodeKind::Name(name)
-                    if NAMESPACES.contains(&name.as_str()) && !pass.scope.has(name));
+                    if NAMESPACES.contains(&name.to_ascii_lowercase().as_str()) && !pass.scope.has(name));
+                if let (Some(bound), "bind", true) = (bound_name(args), name.as_str(), space) {
+                    self.resolve(&mut args[1], pass);
+                    pass.locals.push(bound);
+                    self.resolve(&mut args[2], pass);
+                    pass.locals.pop();
+                    return;
+                }
                 if !space {
                     self.resolve(receiver, pass);
                 }
@@ -93,7 +106,9 @@ impl Checker<'_> {
     fn resolve_path(&mut self, node: &mut Node, names: &[String], pass: &mut Pass<'_>) {
         let root = names[0].as_str();
         let span = node.span;
-        if pass.locals.iter().any(|local| local == root) || (TYPES.contains(&root) && !pass.scope.has(root)) {
+        if pass.locals.iter().any(|local| local == root)
+            || (stands_for_itself(names) && !pass.scope.has(root))
+        {
             return;
         }
         let scope = pass.scope;
@@ -142,6 +157,11 @@ impl Checker<'_> {
                     self.error(suggest(unknown, step, scope.names.iter().map(String::as_str)));
                 }
             }
+            ("actor", Some(part)) if part != "userId" => {
+                let what = format!("there is no \"actor.{part}\"");
+                let hint = "actor is a text such as \"user:ann\"; actor.userId is \"ann\"";
+                self.error(fault(Code::ExprUnknownName, span, what).hint(hint));
+            }
             _ => {}
         }
     }
@@ -171,7 +191,7 @@ impl Checker<'_> {
         let real = self.real(name).to_owned();
         let declared =
             [Kind::Query, Kind::Mutation, Kind::Logic].into_iter().find(|kind| self.names.has(*kind, &real));
-        if declared.is_some() || name == "publishEvent" {
+        if declared.is_some() || is_publish_event(name) {
             let kind = declared.map_or("function", Kind::as_str);
             let what = format!("the {kind} {name:?} is called inside an expression");
             self.error(
@@ -183,30 +203,35 @@ impl Checker<'_> {
     }
 
     /// Literals beside a field of the row: `payload.status == "actve"` cannot be meant.
-    fn literals(&mut self, node: &Node, concept: &Concept) {
+    pub(super) fn literals(&mut self, node: &Node, concept: &Concept, below: Below<'_>) {
         if let NodeKind::Binary { op, left, right } = &node.kind {
             let compares = matches!(
                 op,
                 Op::Equal | Op::Unequal | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual
             );
             if compares {
-                self.literal_beside(left, right, concept, false);
-                self.literal_beside(right, left, concept, false);
+                self.literal_beside((left, right), concept, below, false);
+                self.literal_beside((right, left), concept, below, false);
             } else if matches!(op, Op::In | Op::NotIn) {
-                self.literal_beside(left, right, concept, true);
+                self.literal_beside((left, right), concept, below, true);
             }
         }
-        let mut below = Vec::new();
-        children(node, &mut |child| below.push(child));
-        below.into_iter().for_each(|child| self.literals(child, concept));
+        let mut parts = Vec::new();
+        children(node, &mut |child| parts.push(child));
+        parts.into_iter().for_each(|child| self.literals(child, concept, below));
     }
 
-    fn literal_beside(&mut self, field: &Node, literal: &Node, concept: &Concept, list: bool) {
-        let Some(names) = path(field) else { return };
-        if names[0] != "payload" || names.len() < 2 {
+    fn literal_beside(
+        &mut self,
+        (field, literal): (&Node, &Node),
+        concept: &Concept,
+        below: Below<'_>,
+        list: bool,
+    ) {
+        let Some(names) = path(field).and_then(|names| below(&names)).filter(|names| !names.is_empty())
+        else {
             return;
-        }
-        let names: Vec<String> = names[1..].iter().map(|name| (*name).to_owned()).collect();
+        };
         let Ok(Some(of)) = field_at(concept, &names) else { return };
         let items = match (&literal.kind, list) {
             (NodeKind::List(items), true) => items.clone(),
@@ -247,6 +272,17 @@ impl Checker<'_> {
         }
         self.error(fault);
     }
+}
+
+/// The path below a row that a path of names leads to, if it does.
+pub(super) type Below<'b> = &'b dyn Fn(&[&str]) -> Option<Vec<String>>;
+
+fn of_row(names: &[&str]) -> Option<Vec<String>> {
+    (names[0] == "payload").then(|| owned(&names[1..]))
+}
+
+pub(super) fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 struct Pass<'p> {
@@ -322,10 +358,24 @@ fn unlambda(node: &mut Node, param: &str) {
     children_mut(node, &mut |child| unlambda(child, param));
 }
 
+/// `nil`, `int`, `google.protobuf.Timestamp`: no root, but a value by itself.
+fn stands_for_itself(names: &[String]) -> bool {
+    let known = |name: &str| TYPES.contains(&name);
+    names == ["nil"] || known(&names[0]) || known(&names.join("."))
+}
+
 fn first_name(node: &Node) -> Span {
     match &node.kind {
         NodeKind::Member { of, .. } => first_name(of),
         _ => node.span,
+    }
+}
+
+/// The variable of `cel.bind(name, value, body)`.
+fn bound_name(args: &[Node]) -> Option<String> {
+    match args {
+        [Node { kind: NodeKind::Name(name), .. }, _, _] => Some(name.clone()),
+        _ => None,
     }
 }
 

@@ -108,7 +108,10 @@ impl Checker<'_> {
             for item in &source.file.items {
                 self.well_named(item);
                 match kind_of(&item.body) {
-                    Kind::Concept => self.collect_concept(item, &source.domain),
+                    Kind::Concept => {
+                        self.well_placed(item, &source.domain);
+                        self.collect_concept(item, &source.domain);
+                    }
                     kind => self.collect_named(kind, item),
                 }
             }
@@ -126,6 +129,34 @@ impl Checker<'_> {
             let what = format!("{name:?} is no name");
             let hint = "letters, digits and _, not beginning with a digit";
             self.error(fault(Code::DefinitionInvalid, item.name.span, what).hint(hint));
+        }
+    }
+
+    /// An id stands in topics, so its parts must be able to: a whole number, and names.
+    fn well_placed(&mut self, item: &Item, domain: &str) {
+        let mut namespace = Word { text: domain.to_owned(), span: item.name.span };
+        for note in &item.notes {
+            let Ok(value) = annotate::value(note).and_then(|doc| doc.text("a text")) else { continue };
+            match note.name.text.as_str() {
+                "namespace" => namespace = value,
+                "version" if !is_version(&value.text) => {
+                    let what = format!("{:?} is no version", value.text);
+                    let hint = "write three numbers, such as \"1.0.0\"";
+                    self.error(fault(Code::DefinitionInvalid, value.span, what).hint(hint));
+                }
+                _ => {}
+            }
+        }
+        let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let word = |part: &str| !part.is_empty() && part.chars().all(letter);
+        if !namespace.text.split(':').all(word) {
+            let what = format!("{:?} is no namespace", namespace.text);
+            let hint = "letters, digits, _ and -, in parts divided by \":\", such as \"cognition:client\"";
+            self.error(fault(Code::DefinitionInvalid, namespace.span, what).hint(hint));
+        }
+        if crate::declare::check::concept::is_type(&item.name.text) {
+            let what = format!("{:?} is a type, so no concept is called so", item.name.text);
+            self.error(fault(Code::DefinitionReserved, item.name.span, what).hint("choose another name"));
         }
     }
 
@@ -238,4 +269,11 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// One to three whole numbers, and what semantic versions may have behind them.
+fn is_version(text: &str) -> bool {
+    let numbers = text.split(['-', '+']).next().unwrap_or_default();
+    let number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
+    numbers.split('.').count() <= 3 && numbers.split('.').all(number)
 }

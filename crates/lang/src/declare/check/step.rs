@@ -337,7 +337,7 @@ impl Checker<'_> {
         let NodeKind::Call { receiver: None, name, name_span, args } = &node.kind else { return None };
         let real = self.real(name);
         let kinds = [Kind::Query, Kind::Mutation, Kind::Logic];
-        let declared = name == "publishEvent" || kinds.into_iter().any(|kind| self.names.has(kind, real));
+        let declared = is_publish_event(name) || kinds.into_iter().any(|kind| self.names.has(kind, real));
         (declared && args.len() <= 1).then(|| Called {
             kind: Callee::Any,
             name: Word { text: name.clone(), span: *name_span },
@@ -347,7 +347,7 @@ impl Checker<'_> {
 
     fn call(&mut self, call: &Called, span: Span, scope: &Scope, refs: &mut Refs) -> Action {
         let name = &call.name;
-        if name.text == "publishEvent" && matches!(call.kind, Callee::Any | Callee::Builtin) {
+        if is_publish_event(&name.text) && matches!(call.kind, Callee::Any | Callee::Builtin) {
             return self.publish_event(call, scope, refs);
         }
         let real = self.real(&name.text).to_owned();
@@ -473,7 +473,11 @@ impl Checker<'_> {
         if kind == Kind::Automation && wanted.is_empty() {
             return;
         }
-        for (key, value) in pairs {
+        for (at, (key, value)) in pairs.iter().enumerate() {
+            if pairs[..at].iter().any(|(earlier, _)| earlier.text == key.text) {
+                let what = format!("the argument {:?} is given twice", key.text);
+                self.error(fault(Code::DefinitionArguments, key.span, what).hint("remove one of them"));
+            }
             let Some(field) = wanted.iter().find(|field| field.name == key.text) else {
                 let what = format!("the {kind} {found:?} has no argument {:?}", key.text);
                 let unknown = fault(Code::DefinitionArguments, key.span, what);
@@ -511,4 +515,9 @@ fn free_name(base: &str, scope: &Scope) -> String {
         next += 1;
     }
     name
+}
+
+/// Builtins are written with a first letter in either case.
+pub(super) fn is_publish_event(name: &str) -> bool {
+    crate::expr::either_case(name, |name| name == "publishEvent").is_some()
 }

@@ -125,6 +125,7 @@ impl Checker<'_> {
             tree::Condition::Time(time) => Test::Time(time.clone()),
             tree::Condition::State { entity, place, field, is, held } => {
                 self.entity_known(entity, *place);
+                self.watched_field(entity, field, &is.iter().collect::<Vec<_>>(), *place);
                 let held = held.as_ref().map(|held| self.length(held, scope, refs));
                 Test::State { entity: entity.clone(), field: field.clone(), is: is.clone(), held }
             }

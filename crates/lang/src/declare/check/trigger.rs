@@ -6,7 +6,7 @@ use model::json::canonical_hash;
 use model::topic::Pattern;
 
 use super::Checker;
-use super::expr::field_at;
+use super::expr::{field_at, owned};
 use super::scope::Scope;
 use crate::declare::finding::{fault, suggest};
 use crate::declare::tree::{self, Item, Trigger, Word};
@@ -74,10 +74,16 @@ impl Checker<'_> {
             self.trigger_concept(concept);
         }
         let mut made = trigger.made.clone();
+        self.watched(&made.on, trigger.span);
         if let Some(node) = &trigger.filter {
-            self.yes_or_no(node);
-            made.filter = Some(Filter::Expr(self.expr(node, scope).0));
-            self.against_trigger(node, &made.on);
+            let mut node = node.clone();
+            if matches!(made.on, TriggerKind::Entity { .. }) {
+                name_concept(&mut node);
+            }
+            self.yes_or_no(&node);
+            made.filter = Some(Filter::Expr(self.expr(&node, scope).0));
+            self.against_trigger(&node, &made.on);
+            self.trigger_literals(&node, &made.on);
         }
         if let TriggerKind::At(at) = &made.on {
             let what = format!("{at} has passed: this trigger never fires");
@@ -173,6 +179,42 @@ impl Checker<'_> {
     }
 }
 
+impl Checker<'_> {
+    /// Literals beside fields of the row that changed.
+    fn trigger_literals(&mut self, node: &Node, on: &TriggerKind) {
+        let TriggerKind::Entity { concept, .. } = on else { return };
+        if let Some(concept) = self.names.concepts.get(concept).cloned() {
+            self.literals(node, &concept, &|names| of_change(names));
+        }
+    }
+}
+
+/// The path below the row for `payload.<field>`, `payload.next.<field>` and the like.
+fn of_change(names: &[&str]) -> Option<Vec<String>> {
+    let below = match names {
+        ["event", "payload", below @ ..] | ["payload", below @ ..] => below,
+        _ => return None,
+    };
+    match below {
+        ["payload" | "prev" | "next" | "delta", below @ ..] => Some(owned(below)),
+        [first, ..] if CHANGE.contains(first) => None,
+        below => Some(owned(below)),
+    }
+}
+
+/// The bare word `concept` in a filter on changes of rows is the one of the change.
+fn name_concept(node: &mut Node) {
+    if let NodeKind::Name(name) = &mut node.kind {
+        if name == "concept" {
+            let payload = Node { kind: NodeKind::Name("payload".to_owned()), span: node.span, height: 1 };
+            node.kind = NodeKind::Member { of: Box::new(payload), name: std::mem::take(name) };
+            node.height = 2;
+        }
+        return;
+    }
+    crate::declare::walk::children_mut(node, &mut name_concept);
+}
+
 enum Verdict {
     Never,
     Sometimes,
@@ -200,6 +242,7 @@ fn sides<'n>(field: &'n Node, text: &Node) -> Option<(Vec<&'n str>, String)> {
     let NodeKind::Literal(Literal::Text(text)) = &text.kind else { return None };
     let names = path(field)?;
     let asked = match names.as_slice() {
+        ["event", "subject", "kind"] | ["subject", "kind"] => &["kind"],
         ["event", "payload", rest @ ..] | ["payload", rest @ ..] => rest,
         ["event", rest @ ..] => rest,
         rest => rest,

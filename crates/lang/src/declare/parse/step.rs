@@ -196,8 +196,14 @@ impl Reader<'_> {
     /// Words that begin a statement of their own, unless they are called or reached into like a value.
     fn begins_action(&self) -> bool {
         let Token::Name(name) = self.p.peek() else { return false };
-        WORDS.contains(&name.as_str()) && !matches!(self.p.ahead(1), Token::Sign("(" | "." | ":=" | "["))
-            || matches!(name.as_str(), "if" | "switch" | "for")
+        let name = name.as_str();
+        let begins = match self.p.ahead(1) {
+            // Brackets and lists begin what these ask for.
+            Token::Sign("(" | "[") => matches!(name, "wait_until" | "delay" | "fail" | "repeat"),
+            Token::Sign("." | ":=") => false,
+            _ => WORDS.contains(&name),
+        };
+        begins || matches!(name, "if" | "switch" | "for")
     }
 
     fn action(&mut self) -> Read<Action> {

@@ -152,7 +152,7 @@ fn builtins_of_the_seed_mean_what_it_says() {
         ("canonicalId('v1:b:c:x', agent)", "expr.type"),
         ("secret(event.topic)", "expr.syntax"),
         ("step('a')", "expr.unknown_name"),
-        ("cond(true, 1)", "expr.unknown_name"),
+        ("cond(true, 1)", "expr.syntax"),
     ]);
 }
 

@@ -1,0 +1,169 @@
+//! Checks what is read of rows by name: `state.<concept>.<id>.<field>`, both sides of a change, and fields of state triggers.
+
+use model::Code;
+use model::definition::{Concept, EntityRef, TriggerKind, Type};
+use serde_json::Value;
+
+use super::concept::unknown_field;
+use super::expr::{field_at, owned};
+use super::{Checker, fits};
+use crate::declare::finding::{fault, suggest};
+use crate::declare::tree::Word;
+use crate::declare::walk::{children, path};
+use crate::expr::Span;
+use crate::expr::ast::{Kind, Literal, Node};
+
+/// The steps below `state`, none for those that are computed; nothing when it begins otherwise.
+pub(super) fn steps(node: &Node) -> Option<Vec<Option<String>>> {
+    match &node.kind {
+        Kind::Name(name) => (name == "state").then(Vec::new),
+        Kind::Member { of, name } => {
+            let mut steps = steps(of)?;
+            steps.push(Some(name.clone()));
+            Some(steps)
+        }
+        Kind::Index { of, at } => {
+            let mut steps = steps(of)?;
+            steps.push(match &at.kind {
+                Kind::Literal(Literal::Text(text)) => Some(text.to_string()),
+                _ => None,
+            });
+            Some(steps)
+        }
+        _ => None,
+    }
+}
+
+/// What stands in the square brackets of such a path.
+pub(super) fn indexes(node: &mut Node, visit: &mut dyn FnMut(&mut Node)) {
+    match &mut node.kind {
+        Kind::Member { of, .. } => indexes(of, visit),
+        Kind::Index { of, at } => {
+            indexes(of, visit);
+            visit(at);
+        }
+        _ => {}
+    }
+}
+
+impl Checker<'_> {
+    /// `state.<concept>.<id>.<field>`: a concept by its id, or by its name when only one has it.
+    pub(super) fn state_path(&mut self, steps: &[Option<String>], span: Span) {
+        let Some(Some(name)) = steps.first() else { return };
+        if self.names.concepts.is_empty() {
+            return;
+        }
+        let ids = self.names.concept_ids.get(name).cloned().unwrap_or_default();
+        let concept = match (self.names.concepts.get(name), ids.as_slice()) {
+            (Some(concept), _) => concept.clone(),
+            (None, [one]) => self.names.concepts.get(one).cloned().unwrap_or_default(),
+            (None, []) => {
+                let unknown = fault(
+                    Code::DefinitionUnknownName,
+                    span,
+                    format!("unknown concept {name:?} behind state"),
+                );
+                let known = self.names.concept_ids.keys().chain(self.names.concepts.keys());
+                let unknown = suggest(unknown, name, known.map(String::as_str));
+                return self.error(unknown);
+            }
+            (None, many) => {
+                let what = format!("{name:?} may be {}", many.join(" or "));
+                let hint = format!("write the whole id: state[\"{}\"]", many[0]);
+                return self.error(fault(Code::DefinitionUnknownName, span, what).hint(hint));
+            }
+        };
+        let fields: Option<Vec<String>> = steps.iter().skip(2).cloned().collect();
+        if let Some(fields) = fields.filter(|fields| !fields.is_empty()) {
+            self.field_known(&concept, &fields, span);
+        }
+    }
+
+    /// The type of a field, or a finding that it is not there; nothing for what an open concept may hold.
+    fn field_known(&mut self, concept: &Concept, names: &[String], span: Span) -> Option<Type> {
+        match field_at(concept, names) {
+            Ok(of) => of,
+            Err(_) if concept.open => None,
+            Err((name, fields)) => {
+                self.error(unknown_field(&Word { text: name, span }, &concept.id, &fields));
+                None
+            }
+        }
+    }
+
+    /// `prev.<field>`, `next.<field>`, `delta.<field>` of a concept, and literals beside them.
+    pub(super) fn row_sides(&mut self, node: &Node, concept: &Concept) {
+        self.sides_known(node, concept);
+        self.literals(node, concept, &|names| below_side(names));
+    }
+
+    fn sides_known(&mut self, node: &Node, concept: &Concept) {
+        if let Some(names) = path(node) {
+            if let Some(below) = below_side(&names).filter(|below| !below.is_empty()) {
+                self.field_known(concept, &below, node.span);
+            }
+            return;
+        }
+        let mut parts = Vec::new();
+        children(node, &mut |child| parts.push(child));
+        parts.into_iter().for_each(|part| self.sides_known(part, concept));
+    }
+
+    /// The field of a `state` or `numeric_state` trigger, and the values it is to come from or go to.
+    pub(super) fn watched(&mut self, on: &TriggerKind, span: Span) {
+        match on {
+            TriggerKind::State { entities, field, from, to, not_from, not_to } => {
+                let values: Vec<&Value> =
+                    from.iter().flatten().chain(to.iter().flatten()).chain(not_from).chain(not_to).collect();
+                entities.iter().for_each(|entity| self.watched_field(entity, field, &values, span));
+            }
+            TriggerKind::NumericState { entities, field, .. } => {
+                entities.iter().for_each(|entity| self.watched_number(entity, field, span));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn watched_field(&mut self, entity: &EntityRef, field: &str, values: &[&Value], span: Span) {
+        let Some(of) = self.watched_type(entity, field, span) else { return };
+        for value in values.iter().filter(|value| value.as_str() != Some("")) {
+            if let Some(message) = fits::misfit_type(&of, value).filter(|_| !fits_as_text(&of, value)) {
+                let what = format!("{field:?} is never {value}: {message}");
+                let known = match &of {
+                    Type::Enum(values) => values.iter().filter_map(Value::as_str).collect(),
+                    _ => Vec::new(),
+                };
+                let wrong = fault(Code::DefinitionType, span, what);
+                self.error(suggest(wrong, value.as_str().unwrap_or_default(), known));
+            }
+        }
+    }
+
+    fn watched_number(&mut self, entity: &EntityRef, field: &str, span: Span) {
+        let Some(of) = self.watched_type(entity, field, span) else { return };
+        if matches!(of, Type::Bool | Type::List(_) | Type::Map(_) | Type::Timestamp | Type::Reference(_)) {
+            let what = format!("{field:?} is {}, not a number", fits::type_name(&of));
+            self.error(fault(Code::DefinitionType, span, what).hint("use a state trigger"));
+        }
+    }
+
+    fn watched_type(&mut self, entity: &EntityRef, field: &str, span: Span) -> Option<Type> {
+        let concept = self.names.concepts.get(&entity.concept)?.clone();
+        let names: Vec<String> = field.split('.').map(str::to_owned).collect();
+        self.field_known(&concept, &names, span)
+    }
+}
+
+/// States are often texts: a number or a bool also means its text, and the other way round.
+fn fits_as_text(of: &Type, value: &Value) -> bool {
+    let other = match value {
+        Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
+        Value::Number(_) | Value::Bool(_) => value.to_string().into(),
+        _ => Value::Null,
+    };
+    (other.is_string() || other.is_number() || other.is_boolean()) && fits::misfit_type(of, &other).is_none()
+}
+
+fn below_side(names: &[&str]) -> Option<Vec<String>> {
+    matches!(names[0], "prev" | "next" | "delta").then(|| owned(&names[1..]))
+}
