@@ -37,12 +37,7 @@ pub enum How {
 }
 
 impl Reach {
-    pub async fn entity(
-        &self,
-        at: &At<'_>,
-        as_of: Option<&str>,
-        lately: &Lately,
-    ) -> Result<Value, Problem> {
+    pub async fn entity(&self, at: &At<'_>, as_of: Option<&str>, lately: &Lately) -> Result<Value, Problem> {
         match self {
             Reach::Local(local) => {
                 let place = (at.concept, at.space, at.id);

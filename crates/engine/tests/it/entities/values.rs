@@ -61,7 +61,9 @@ fn ids(rows: &[Value]) -> Vec<&str> {
 #[tokio::test]
 async fn instants_are_compared_and_sorted_as_such_however_they_are_written() {
     let bench = bench().await;
-    put(&bench, "a", json!({"t": "2026-01-01T00:00:00Z", "at": {"when": "2026-01-01T00:00:00Z"}})).await.unwrap();
+    put(&bench, "a", json!({"t": "2026-01-01T00:00:00Z", "at": {"when": "2026-01-01T00:00:00Z"}}))
+        .await
+        .unwrap();
     put(&bench, "b", json!({"t": "2026-01-01T00:00:00.4Z"})).await.unwrap();
     put(&bench, "c", json!({})).await.unwrap();
     assert_eq!(ids(&ask(&bench, "before", json!({"d": "2026-01-01T00:00:00.5Z"}))), ["a", "b"]);
@@ -75,7 +77,10 @@ async fn instants_are_compared_and_sorted_as_such_however_they_are_written() {
     let listing = Listing { filter: Some(filter.to_owned()), limit: 9, ..Listing::default() };
     assert_eq!(ids(&bench.tenant.entities(&Caller::local(), "row", &listing).unwrap().rows), ["a"]);
     put(&bench, "a", json!({"t": "2026-01-01T00:00:00.5Z"})).await.unwrap();
-    let later = engine::Query { topic: Some(model::topic::Pattern::parse("row.later").unwrap()), ..engine::Query::default() };
+    let later = engine::Query {
+        topic: Some(model::topic::Pattern::parse("row.later").unwrap()),
+        ..engine::Query::default()
+    };
     assert_eq!(bench.tenant.find(&later).unwrap().events.len(), 1, "half a second is later");
 }
 
@@ -141,13 +146,19 @@ async fn a_delete_says_what_deleted_and_a_row_of_then_who_made_it() {
 #[tokio::test]
 async fn a_refused_secret_is_not_said_and_a_sealed_one_is_judged_by_a_new_definition() {
     let bench = Bench::new();
-    let text = |of: &str| format!("concept login {{ name string  s {of} @secret  in object {{ k int @secret }} }}");
+    let text =
+        |of: &str| format!("concept login {{ name string  s {of} @secret  in object {{ k int @secret }} }}");
     apply(&bench, &text("string @pattern(\"p.*\")")).await.unwrap();
     let write = |fields: Value| {
         let write = Write::of("login", Some("x"), Action::Put(map(fields)));
         async { bench.tenant.write(&Caller::local(), write).await }
     };
-    for wrong in [json!({"s": "SECRET1"}), json!({"s": 7777}), json!({"in": {"k": "SECRET2"}}), json!({"in": "SECRET3"})] {
+    for wrong in [
+        json!({"s": "SECRET1"}),
+        json!({"s": 7777}),
+        json!({"in": {"k": "SECRET2"}}),
+        json!({"in": "SECRET3"}),
+    ] {
         let detail = write(wrong.clone()).await.unwrap_err().detail().to_owned();
         assert!(detail.contains("***") && !detail.contains("SECRET") && !detail.contains("777"), "{detail}");
     }
