@@ -46,7 +46,7 @@ pub use error::{AppendError, Error};
 pub use file::{FileLedger, Opened, Options, Prefill, Torn};
 pub use line::{Bad, BodyRef, Json, Line, RecordRef, check, lines, parse};
 pub use memory::{MemoryFaults, MemoryLedger};
-pub use salvage::{Salvaged, salvage};
+pub use salvage::{Salvaged, begins_after, salvage};
 pub use verify::{Finding, FindingKind, Noted, Report, Wanted, verify, verify_noting};
 pub use witness::{Witness, closed_at, origin};
 

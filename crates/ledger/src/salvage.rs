@@ -9,7 +9,8 @@ use model::Position;
 
 use crate::disk::{self, Access, Disk};
 use crate::file::{self, segment, walk};
-use crate::{Chain, Error, Head};
+use crate::verify::TrimmedData;
+use crate::{Chain, Error, Head, RecordRef, Segment, TRIMMED};
 
 /// What was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,15 @@ pub struct Salvaged {
     pub records: u64,
     pub bytes: u64,
     pub head: Head,
+    /// The first position of what was saved.
+    pub first: Position,
+    pub first_line: Vec<u8>,
+    /// What is before it when it is not 1: the chain there, from a `ledger.trimmed` that fits the first line.
+    pub before: Option<Chain>,
+    /// Whether that record is among what was saved, as `verify` demands.
+    pub explained: bool,
+    /// The time of the last line saved.
+    pub time: Option<String>,
     /// Why and where it ended before the end, if it did.
     pub stopped: Option<String>,
 }
@@ -38,7 +48,18 @@ pub fn salvage(
     let aside = file::begin_aside(disk, to)?;
     let first = listing.segments[0].first;
     let head = Head { position: first - 1, chain: Chain::ZERO };
-    let saved = Salvaged { commits: 0, records: 0, bytes: 0, head, stopped: None };
+    let saved = Salvaged {
+        commits: 0,
+        records: 0,
+        bytes: 0,
+        head,
+        first,
+        first_line: Vec::new(),
+        before: None,
+        explained: first == 1,
+        time: None,
+        stopped: None,
+    };
     let mut copy = Copy { saved, prev: (first == 1).then_some(Chain::ZERO) };
     for segment in &listing.segments {
         copy.segment(disk, dir, &aside, segment.first)?;
@@ -48,7 +69,15 @@ pub fn salvage(
         }
     }
     file::finish_aside(disk, &aside, to)?;
+    if first > 1 {
+        copy.saved.before = copy.find_before(disk, dir, &listing.segments)?;
+    }
     Ok(copy.saved)
+}
+
+/// Whether `before` is the chain before this line: no other text has that sum.
+pub fn begins_after(line: &[u8], before: Chain) -> bool {
+    crate::parse(line).is_ok_and(|line| line.fits(before))
 }
 
 struct Copy {
@@ -57,6 +86,25 @@ struct Copy {
 }
 
 impl Copy {
+    /// The record that tells the start lies behind every trim, so often behind the damage, too. What was saved from before
+    /// the first line is nothing: then the copy begins a chain of its own.
+    fn find_before(&self, disk: &dyn Disk, dir: &Path, segments: &[Segment]) -> Result<Option<Chain>, Error> {
+        if self.saved.first_line.is_empty() {
+            return Ok(Some(Chain::ZERO));
+        }
+        let mut before = None;
+        for segment in segments {
+            let mut pieces = walk::Pieces::open(disk, &segment::path(dir, segment.first))?;
+            while let Some(piece) = pieces.next()? {
+                let Ok(line) = crate::parse(piece.bytes) else { continue };
+                let told = line.records().filter_map(trimmed).filter(|told| told.first == self.saved.first);
+                let fitting = |chain: &Chain| begins_after(&self.saved.first_line, *chain);
+                before = told.filter_map(|told| Chain::parse(&told.before)).find(fitting).or(before);
+            }
+        }
+        Ok(before)
+    }
+
     fn segment(&mut self, disk: &dyn Disk, dir: &Path, aside: &Path, first: Position) -> Result<(), Error> {
         let path = segment::path(dir, first);
         if first != self.saved.head.position + 1 {
@@ -74,7 +122,13 @@ impl Copy {
                     self.saved.records += line.records().len() as u64;
                     self.saved.bytes += piece.bytes.len() as u64;
                     self.saved.head = Head { position: line.last(), chain: line.chain };
+                    self.saved.time = Some(line.time.to_owned());
                     self.prev = Some(line.chain);
+                    self.saved.explained |=
+                        line.records().filter_map(trimmed).any(|told| told.first >= self.saved.first);
+                    if self.saved.first_line.is_empty() {
+                        self.saved.first_line = piece.bytes.to_vec();
+                    }
                     out.push(piece.bytes)?;
                 }
                 Err(bad) => {
@@ -86,6 +140,10 @@ impl Copy {
         }
         out.finish()
     }
+}
+
+fn trimmed(record: &RecordRef<'_>) -> Option<TrimmedData> {
+    (record.kind == TRIMMED).then(|| serde_json::from_str(record.data.get()).ok())?
 }
 
 /// A file written from front to back.

@@ -98,6 +98,8 @@ pub fn verify_noting(
     let total = listing.segments.iter().map(|segment| segment.bytes).sum();
     let mut walk = Walk::new(&listing.segments);
     walk.wanted = wanted.clone();
+    let mark = listing.has(MARKER).then(|| marker::read(disk, dir)).flatten();
+    walk.await_mark(mark);
     let mut done = 0;
     for segment in &listing.segments {
         walk.begin_segment(segment, &segment::path(dir, segment.first));
@@ -113,9 +115,8 @@ pub fn verify_noting(
         done += segment.bytes;
         progress(done, total);
     }
-    let mark = listing.has(MARKER).then(|| marker::read(disk, dir)).flatten();
     let mut noted = std::mem::take(&mut walk.noted);
-    let report = walk.finish(mark);
+    let report = walk.finish();
     noted.chains.retain(|position, _| *position <= report.last);
     Ok((report, noted))
 }
@@ -136,6 +137,9 @@ struct Walk {
     first_line: Vec<u8>,
     trimmed: Option<TrimmedData>,
     doubt: Option<Doubt>,
+    /// The mark of a clean stop, and whether its head was passed.
+    mark: Option<Head>,
+    marked: bool,
     wanted: Wanted,
     noted: Noted,
 }
@@ -151,9 +155,9 @@ struct Doubt {
 }
 
 #[derive(Deserialize)]
-struct TrimmedData {
-    first: Position,
-    before: String,
+pub(crate) struct TrimmedData {
+    pub first: Position,
+    pub before: String,
 }
 
 impl Walk {
@@ -183,9 +187,17 @@ impl Walk {
             first_line: Vec::new(),
             trimmed: None,
             doubt: None,
+            mark: None,
+            marked: false,
             wanted: Wanted::default(),
             noted: Noted::default(),
         }
+    }
+
+    fn await_mark(&mut self, mark: Option<Head>) {
+        let start = Head { position: self.report.last, chain: Chain::ZERO };
+        self.marked = mark.is_some_and(|mark| mark == start || mark.position < start.position);
+        self.mark = mark;
     }
 
     fn begin_segment(&mut self, segment: &Segment, path: &Path) {
@@ -266,6 +278,7 @@ impl Walk {
         self.report.records += line.records().len() as u64;
         self.report.last = line.last();
         self.head = line.chain;
+        self.marked |= self.mark == Some(Head { position: line.last(), chain: line.chain });
         if self.wanted.ends.contains(&line.last()) {
             self.noted.chains.insert(line.last(), line.chain);
         }
@@ -299,25 +312,24 @@ impl Walk {
         }
     }
 
-    fn finish(mut self, mark: Option<Head>) -> Report {
+    fn finish(mut self) -> Report {
         if let Some(doubt) = self.doubt.take() {
             (self.report, self.head) = (doubt.report, doubt.head);
             self.expected = doubt.position;
             self.report.cut_records = doubt.cut_records;
-            let kind = if mark.is_some() { doubt.finding.kind } else { FindingKind::TornTail };
+            let kind = if self.mark.is_some() { doubt.finding.kind } else { FindingKind::TornTail };
             self.report.problems.push(Finding { kind, ..doubt.finding });
         }
-        self.check_mark(mark);
+        self.check_mark();
         self.check_start();
         self.report.head = self.head.to_string();
         self.report
     }
 
-    /// After a clean stop the ledger ends where the mark says.
-    fn check_mark(&mut self, mark: Option<Head>) {
-        let Some(mark) = mark else { return };
-        let fits = mark == Head { position: self.report.last, chain: self.head };
-        if !fits && self.report.problems.is_empty() {
+    /// After a clean stop the ledger holds the head that the mark names.
+    fn check_mark(&mut self) {
+        let Some(mark) = self.mark else { return };
+        if !self.marked && self.report.problems.is_empty() {
             let message = format!("the ledger was closed at position {}", mark.position);
             self.find(FindingKind::Corrupt, 0, message);
         }

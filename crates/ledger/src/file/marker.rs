@@ -1,9 +1,9 @@
 //! The mark of a clean stop: a small file `closed` beside the segments that names the head.
 //!
 //! Without it, a damaged last line looks like an append that a crash cut short. While it is there, nothing
-//! was in flight: the ledger must end exactly at that head, and anything else at its end is corruption. It
-//! is removed, durably, before the first write after an open, so a torn first append is not taken for
-//! damage.
+//! was in flight: the ledger must hold that head, and anything missing or damaged at its end is corruption.
+//! It is removed, durably, before the first write after an open, so a torn first append is not taken for
+//! damage. Lines behind it that are sound and fit the chain are the ledger's, whoever wrote them.
 //!
 //! ```text
 //! closed = {"last":<position>,"chain":"<64 hex>"}⏎

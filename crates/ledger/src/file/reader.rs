@@ -111,6 +111,11 @@ impl Reader for FileReader {
             Some(position) => position,
             None => end_of(out).map_err(|what| damaged(&place, what))?,
         };
+        if place.next <= from {
+            // The segment ends before `from`, and the next one begins behind it.
+            let what = format!("the segment ends at position {}, {from} was due", place.next - 1);
+            return Err(Error::Corrupt { file: place.path, offset: segment.bytes, position: from, what });
+        }
         place.offset += out.len() as u64;
         let next = place.next;
         self.place = Some(place);

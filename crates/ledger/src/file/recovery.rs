@@ -7,6 +7,7 @@
 //!
 //!   The first bad place, where position p was due:
 //!     a later line says s ≥ p, or the stop was clean  → corruption: do not open
+//!       (clean: the mark beside the lines names a head; sound lines behind it are taken as they are)
 //!     otherwise                                       → torn tail: blank it, say so
 //! ```
 //!
@@ -79,16 +80,18 @@ pub(crate) fn recover(disk: &dyn Disk, dir: &Path, known: Known<'_>) -> Result<R
     let path = segment::path(dir, active.first);
     let file = disk.open(&path, Access::Write).map_err(Error::io("open", &path))?;
     let before = head_before(disk, dir, &listing.segments)?;
-    let scanned = scan(&file, &path, active.first, before)?;
+    let scanned = scan(&file, &path, active.first, (before, mark))?;
     let head = scanned.head;
     if let Known::AtLeast(witness) = known {
         scanned.satisfy(witness, &path)?;
     }
     let mut opened = Opened { clean: scanned.closed && scanned.torn.is_none(), ..Opened::default() };
+    mark.map_or(Ok(()), |mark| fits_mark(&scanned, mark, &path))?;
     match mark {
-        Some(mark) => fits_mark(&scanned, mark, &path)?,
+        // Nothing was in flight.
+        Some(mark) if mark == head => {}
         None if matches!(known, Known::Made) => {}
-        None => {
+        _ => {
             make_durable(file.as_ref(), &path, &scanned, &mut opened)?;
             // A name may stand in the cache only, too: the active segment's, and the directory's own.
             disk.sync_dir(dir).map_err(Error::io("sync", dir))?;
@@ -154,6 +157,8 @@ struct Scanned {
     /// The `s` of the last good line.
     synced: Position,
     closed: bool,
+    /// The head that the mark of a clean stop names was passed, or lies before the active segment.
+    marked: bool,
     torn: Option<Torn>,
     /// How many records the line that was cut short may have held, when that one line is all that is bad.
     cut_records: u64,
@@ -171,9 +176,22 @@ impl Scanned {
     }
 }
 
-fn scan(file: &Arc<dyn File>, path: &Path, first: Position, before: Before) -> Result<Scanned, Error> {
+fn scan(
+    file: &Arc<dyn File>,
+    path: &Path,
+    first: Position,
+    (before, mark): (Before, Option<Head>),
+) -> Result<Scanned, Error> {
     let head = Head { position: before.position, chain: before.chain.unwrap_or(Chain::ZERO) };
-    let mut found = Scanned { head, end: 0, synced: first - 1, closed: false, torn: None, cut_records: 0 };
+    let mut found = Scanned {
+        head,
+        end: 0,
+        synced: first - 1,
+        closed: false,
+        marked: mark.is_some_and(|mark| mark == head || mark.position < head.position),
+        torn: None,
+        cut_records: 0,
+    };
     let mut prev = before.chain;
     let mut pieces = walk::Pieces::of(file.clone(), path, 0);
     while let Some(piece) = pieces.next()? {
@@ -182,6 +200,7 @@ fn scan(file: &Arc<dyn File>, path: &Path, first: Position, before: Before) -> R
                 found.head = Head { position: line.last(), chain: line.chain };
                 found.end = piece.offset + piece.bytes.len() as u64;
                 found.synced = line.synced;
+                found.marked |= mark == Some(found.head);
                 found.closed = line.records().last().is_some_and(|record| record.kind == CLOSED);
                 prev = Some(line.chain);
             }
@@ -226,13 +245,14 @@ fn tail(
     Ok(Torn { position, file, offset, bytes: end - offset })
 }
 
-/// After a clean stop the ledger ends exactly where the mark says.
+/// After a clean stop the ledger holds the head that the mark names, and nothing damaged. Sound lines behind it are somebody's
+/// who knows nothing of marks: another program, or the files of a ledger that went on elsewhere.
 fn fits_mark(scanned: &Scanned, mark: Head, path: &Path) -> Result<(), Error> {
     let position = scanned.head.position + 1;
     if let Some(torn) = &scanned.torn {
         return Err(corrupt(path, torn.offset, position, "damage after a clean stop".into()));
     }
-    if scanned.head != mark {
+    if !scanned.marked {
         let what = format!("the ledger was closed at position {}", mark.position);
         return Err(corrupt(path, scanned.end, position, what));
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ledger::disk::{Disk, SimDisk};
+use ledger::disk::{Access, Disk, SimDisk};
 use ledger::{CLOSED, Error, FileLedger, FindingKind, Ledger, Opened, Witness};
 
 use crate::fixture::{self, DIR, SMALL, append, batch, contents, one, segment};
@@ -134,6 +134,44 @@ fn any_damage_after_a_clean_stop_is_corruption() {
     put(&sim, &bytes);
     assert!(open(&disk).unwrap().1.clean);
     assert!(verify(disk.as_ref()).problems.is_empty());
+}
+
+#[test]
+fn sound_lines_behind_the_mark_of_a_clean_stop_are_taken_and_made_durable() {
+    let (sim, disk) = fixture::sim(1);
+    let mut ledger = fixture::create(&disk);
+    append(&mut ledger, &[1, 2]);
+    fixture::close(&mut ledger);
+    let bytes = sim.contents(&segment(1)).unwrap();
+    let more = batch(&ledger, &[1, 1]);
+    put(&sim, &[&bytes, more.bytes()].concat());
+    let report = verify(disk.as_ref());
+    assert_eq!((report.last, report.problems), (6, vec![]));
+    let (mut ledger, opened) = open(&disk).unwrap();
+    assert_eq!((ledger.head().position, opened.clean, opened.torn), (6, false, None));
+    assert_eq!(
+        opened.rewritten,
+        more.bytes().len() as u64,
+        "what somebody left there may be in the cache only"
+    );
+    append(&mut ledger, &[1]);
+    assert!(
+        disk.open(&Path::new(DIR).join("closed"), Access::Read).is_err(),
+        "the mark goes with the first append"
+    );
+    drop(ledger);
+    // Only the head that was marked will do, and everything up to it.
+    let other = [&bytes[..bytes.len() - 100], more.bytes()].concat();
+    let (sim, disk) = fixture::sim(2);
+    fixture::close(&mut {
+        let mut ledger = fixture::create(&disk);
+        append(&mut ledger, &[1, 2, 5]);
+        ledger
+    });
+    put(&sim, &other);
+    assert!(matches!(open(&disk), Err(Error::Corrupt { .. })) && !verify(disk.as_ref()).is_ok());
+    put(&sim, &[&bytes, more.bytes()].concat());
+    assert!(matches!(open(&disk), Err(Error::Corrupt { .. })) && !verify(disk.as_ref()).is_ok());
 }
 
 #[test]

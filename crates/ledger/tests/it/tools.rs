@@ -89,6 +89,22 @@ fn a_missing_segment_is_a_gap() {
 }
 
 #[test]
+fn a_reader_never_passes_over_a_missing_segment() {
+    let (_, disk, ledger) = sealed();
+    drop(ledger);
+    disk.remove(&segment(6)).unwrap();
+    let (ledger, _) = FileLedger::open(disk.clone(), Path::new(DIR), SMALL).unwrap();
+    let (mut reader, mut bytes) = (ledger.reader(), Vec::new());
+    for from in [6, 8, 10] {
+        let read = reader.read(from, 1000, &mut bytes);
+        assert!(matches!(&read, Err(Error::Corrupt { position, .. }) if *position == from), "{read:?}");
+    }
+    assert_eq!(reader.read(1, 9999, &mut bytes).unwrap().next, 6);
+    assert!(matches!(reader.read(6, 9999, &mut bytes), Err(Error::Corrupt { .. })));
+    assert_eq!(reader.read(11, 9999, &mut bytes).unwrap().next, 16);
+}
+
+#[test]
 fn each_kind_of_damage_has_its_name_and_place() {
     let cases: [(&str, Damage); 3] = [
         ("corrupt", |file| file[0] = b'['),
@@ -127,6 +143,32 @@ fn salvage_copies_the_valid_prefix_into_a_ledger_that_opens() {
     append(&mut ledger, &[1]);
     let again = ledger::salvage(disk.as_ref(), Path::new(DIR), Path::new("saved"), &mut |_, _| {});
     assert!(matches!(again, Err(Error::Exists { .. })));
+}
+
+#[test]
+fn salvage_of_a_trimmed_ledger_knows_the_chain_before_it_from_behind_the_damage() {
+    let (sim, disk, mut ledger) = sealed();
+    trim(&mut ledger, 12, true);
+    drop(ledger);
+    let before = {
+        let text = String::from_utf8(sim.contents(&segment(21)).unwrap()).unwrap();
+        let at = text.find("\"before\":\"").unwrap() + 10;
+        text[at..at + 64].to_owned()
+    };
+    sim.edit(&segment(16), |file| file[50] ^= 4).unwrap();
+    let salvage =
+        |to: &str| ledger::salvage(disk.as_ref(), Path::new(DIR), Path::new(to), &mut |_, _| {}).unwrap();
+    let saved = salvage("saved");
+    assert_eq!((saved.first, saved.head.position, saved.explained), (11, 15, false));
+    assert_eq!(saved.before.map(|chain| chain.to_string()), Some(before.clone()));
+    assert!(ledger::begins_after(&saved.first_line, saved.before.unwrap()));
+    // A chain that is not the one before the first line is not believed.
+    sim.edit(&segment(21), |file| {
+        let at = file.windows(64).position(|window| window == before.as_bytes()).unwrap();
+        file[at] ^= 1;
+    })
+    .unwrap();
+    assert_eq!(salvage("again").before, None);
 }
 
 #[test]
