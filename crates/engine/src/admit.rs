@@ -117,7 +117,11 @@ impl Prepared {
 #[expect(clippy::large_enum_variant, reason = "made once per publish and taken apart at once")]
 pub enum Admission {
     Prepared(Prepared),
-    Dropped { rule: String },
+    /// `keyed`: the event that a repeated key is answered for all the same.
+    Dropped {
+        rule: String,
+        keyed: Option<Box<Prepared>>,
+    },
 }
 
 /// What a layer thinks of an event about to be handled.
@@ -200,18 +204,28 @@ impl Admitter {
         if self.switches.redaction {
             self.redactions.iter().try_for_each(|redaction| redaction.apply(&mut draft, &self.limits))?;
         }
-        let mut deferred = None;
+        let (mut deferred, mut dropped) = (None, None);
         if self.switches.attention && caller.outside {
             let preview = |draft: &Draft| preview(caller, draft, depth, ctx.now);
             match self.attention.judge(&draft, ctx.now, preview) {
                 Judged::Admit => {}
                 Judged::Boost(by) => draft.priority = draft.priority.saturating_add(by).min(9),
                 Judged::Defer(until) => deferred = Some(until),
-                Judged::Drop(rule) => return Ok(Admission::Dropped { rule }),
+                Judged::Drop(rule) if draft.key.is_none() => {
+                    return Ok(Admission::Dropped { rule, keyed: None });
+                }
+                Judged::Drop(rule) => dropped = Some(rule),
             }
         }
-        self.pass_layers(caller, &mut draft)?;
-        Ok(Admission::Prepared(seal(caller, draft, depth, salt, deferred)))
+        let passed = self.pass_layers(caller, &mut draft);
+        match dropped {
+            Some(rule) if passed.is_err() => Ok(Admission::Dropped { rule, keyed: None }),
+            Some(rule) => {
+                let keyed = Some(Box::new(seal(caller, draft, depth, salt, None)));
+                Ok(Admission::Dropped { rule, keyed })
+            }
+            None => passed.map(|()| Admission::Prepared(seal(caller, draft, depth, salt, deferred))),
+        }
     }
 
     fn fill(&self, caller: &Caller, draft: &mut Draft, new_id: impl FnOnce() -> String) {

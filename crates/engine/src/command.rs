@@ -231,6 +231,8 @@ pub struct Failing {
     pub why: Why,
     pub delay: Option<Duration>,
     pub error: Option<String>,
+    /// A group that halts does so now, whatever retries are left: a pass over it ends here.
+    pub halt: bool,
     /// The event's ordering key, for groups that park keys.
     pub key: Option<String>,
     /// Which delivery of the event it was.

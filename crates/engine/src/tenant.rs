@@ -270,6 +270,15 @@ impl Tenant {
         self.0.around.health.report(what);
     }
 
+    /// Committed data cannot be read: the tenant goes on with what is sound, and is not ready. The first place is said.
+    pub(crate) fn report_damage(&self, problem: &Problem) {
+        let prefix = format!("tenant {}: ", self.name());
+        if !self.health().dead().iter().any(|said| said.starts_with(&prefix)) {
+            tracing::error!(tenant = self.name(), %problem, "committed data is damaged; see `everwhen verify`");
+            self.report_dead(&format!("{prefix}{problem}"));
+        }
+    }
+
     pub(crate) fn health(&self) -> &Arc<Watch> {
         &self.0.around.health
     }
@@ -414,6 +423,8 @@ impl Tenant {
                 self.note_rows(&answers);
                 if answers.iter().any(|answer| matches!(answer, Err(p) if p.code() == Code::StorageFull)) {
                     self.metrics().storage_full(true);
+                } else if answers.iter().any(|answer| matches!(answer, Ok(Answer::Published(_)))) {
+                    self.metrics().storage_full(false);
                 }
                 replies.into_iter().zip(answers).for_each(|(reply, answer)| _ = reply.send(answer));
             }
@@ -488,7 +499,13 @@ impl Tenant {
         if shelf.len() < SHELF {
             shelf.push(reader);
         }
-        result
+        drop(shelf);
+        result.inspect_err(|problem| {
+            // A key that is not there is said by whoever misses it.
+            if problem.code() == Code::StoreCorrupt && self.0.seals.missed().is_none() {
+                self.report_damage(problem);
+            }
+        })
     }
 
     /// A reader that sees lines as they stand, sealed or not.

@@ -72,9 +72,7 @@ impl Output {
             return;
         }
         self.say(&format!("{} {}", self.paint("31;1", "error:"), problem.detail()));
-        if let Some(hint) = problem.hint_text() {
-            self.say(&format!("{} {hint}", self.paint("36;1", "help:")));
-        }
+        self.say(&format!("{} {}", self.paint("36;1", "help:"), problem.advice()));
     }
 
     /// A line on stderr. A full disk or a closed pipe there must not end the process, as `eprintln!` would.
@@ -115,9 +113,7 @@ impl Output {
 /// `{"code","message","hint"}` plus the problem's own fields.
 pub fn error_json(problem: &Problem) -> Value {
     let mut error = json!({ "code": problem.code().as_str(), "message": problem.detail() });
-    if let Some(hint) = problem.hint_text() {
-        error["hint"] = json!(hint);
-    }
+    error["hint"] = json!(problem.advice());
     if let Some(pointer) = problem.pointer() {
         error["pointer"] = json!(pointer);
     }

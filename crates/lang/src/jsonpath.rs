@@ -31,11 +31,12 @@ impl JsonPath {
                 wrong(text, &format!("is longer than {BYTES_MAX} bytes")).hint("split it into several")
             );
         }
-        if nested(&without_strings(text)) > NESTED_MAX {
+        let single = without_doubled(text);
+        if nested(&without_strings(&single)) > NESTED_MAX {
             let what = format!("has more than {NESTED_MAX} brackets inside each other");
             return Err(wrong(text, &what).hint("write it flatter, or as an expression"));
         }
-        let path = jsonpath_rfc9535::JsonPath::parse(text).map_err(|err| explain(text, &err))?;
+        let path = jsonpath_rfc9535::JsonPath::parse(&single).map_err(|err| explain(text, &err))?;
         Ok(JsonPath { text: text.to_owned(), path })
     }
 
@@ -107,6 +108,38 @@ fn without_strings(text: &str) -> String {
         }
     }
     out
+}
+
+/// The path with blanks in place of parentheses right around parentheses, which add depth and say nothing. Bytes keep their
+/// places, so that errors name those of the path as it was written.
+fn without_doubled(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut open, mut pairs, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            quote @ (b'\'' | b'"') => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != quote {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+            }
+            b'(' => open.push(at),
+            b')' => pairs.extend(open.pop().map(|start| (start, at))),
+            _ => {}
+        }
+        at += 1;
+    }
+    let mut out = bytes.to_vec();
+    let pairs: std::collections::BTreeMap<usize, usize> = pairs.into_iter().collect();
+    for (start, end) in &pairs {
+        let is_call = *start > 0 && (bytes[start - 1].is_ascii_alphanumeric() || bytes[start - 1] == b'_');
+        let inner = start + 1 + bytes[start + 1..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let behind = pairs.get(&inner).map(|inner_end| &bytes[inner_end + 1..*end]);
+        if !is_call && behind.is_some_and(|between| between.iter().all(u8::is_ascii_whitespace)) {
+            (out[*start], out[*end]) = (b' ', b' ');
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
 /// How deep brackets of both kinds stand inside each other.
@@ -214,6 +247,19 @@ mod tests {
             assert!(problem.detail().contains("more than 8 brackets"), "{problem}");
         }
         assert!(JsonPath::parse("$[?((((((@.a)))))) || @['(((((((((']]").is_ok());
+    }
+
+    #[test]
+    fn parentheses_around_parentheses_cost_nothing() {
+        let deep = format!("$[?{}@.a == ')(' || @.b{}]", "( ".repeat(60), ") ".repeat(60));
+        let path = JsonPath::parse(&deep).unwrap();
+        let document = serde_json::json!([{"a": ")("}, {"a": 1}, {"b": 0}]);
+        assert_eq!(path.values(&document).len(), 2);
+        assert_eq!(path.as_str(), deep);
+        for wrong in ["$[?((@.a)) == 1]", "$[?count((((1)))) == 1]", "$[?(((@.a))]"] {
+            assert!(JsonPath::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(JsonPath::parse("$[?!((@.a == 1)) && ((@.b) || ((@.c)))]").is_ok());
     }
 
     #[test]

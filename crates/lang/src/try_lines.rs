@@ -98,7 +98,7 @@ fn topic(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
 fn jsonpath(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
     let name = if case.contains_key("selector") { "selector" } else { "query" };
     let path = JsonPath::parse(text(case, name)?)?;
-    let document = case.get("document").unwrap_or(&Value::Null);
+    let Some(document) = case.get("document") else { return Err(missing("document")) };
     let (paths, values): (Vec<String>, Vec<&Value>) = path.located(document).into_iter().unzip();
     Ok(Map::from_iter([("result".into(), json!(values)), ("result_paths".into(), json!(paths))]))
 }

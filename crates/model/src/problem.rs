@@ -1,5 +1,6 @@
 //! The one error that reaches a user: a code with a page in `docs/errors/`, what happened where, and what to do next.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
@@ -46,6 +47,7 @@ codes! {
     JsonInvalid "json.invalid" 400 4 Author "not readable as JSON";
     JsonDuplicateKey "json.duplicate_key" 422 4 Author "an object has the same key twice";
     BodyTooLarge "body.too_large" 413 4 Author "the body is too large";
+    BodyTimeout "body.timeout" 408 6 Outside "the body did not arrive";
     BodyType "body.type" 415 4 Author "this content type is not understood here";
     RequestInvalid "request.invalid" 400 2 Author "a parameter of the request is wrong";
     MethodNotAllowed "request.method" 405 2 Author "this path does not answer that method";
@@ -149,7 +151,7 @@ codes! {
     DefinitionCycle "definition.cycle" 422 4 Author "definitions go round in a circle";
     DefinitionTrigger "definition.trigger" 422 4 Author "the trigger is not valid";
     DefinitionFilter "definition.filter" 422 4 Author "the filter contradicts or repeats its trigger";
-    DefinitionNotPure "definition.not_pure" 422 4 Author "logic waits or reaches outside";
+    DefinitionNotPure "definition.not_pure" 422 4 Author "logic or `atomic` waits or reaches outside";
     DefinitionNoIndex "definition.no_index" 422 4 Author "no index serves the query";
     CronInvalid "cron.invalid" 422 4 Author "the schedule cannot be read";
     CronNever "cron.never" 422 4 Author "the schedule never fires";
@@ -230,6 +232,17 @@ impl Problem {
         self.0.hint.as_deref()
     }
 
+    /// The next thing to do: its own hint, or what holds for every problem of its kind.
+    pub fn advice(&self) -> Cow<'_, str> {
+        match (&self.0.hint, self.0.code) {
+            (Some(hint), _) => Cow::from(hint),
+            (None, Code::JsonInvalid) => {
+                Cow::from("it must be JSON as RFC 8259 has it, in UTF-8; `jq .` shows where it is not")
+            }
+            (None, code) => Cow::from(format!("see docs/errors/{code}.md")),
+        }
+    }
+
     pub fn pointer(&self) -> Option<&str> {
         self.0.pointer.as_deref()
     }
@@ -247,9 +260,7 @@ impl Problem {
         out.insert("status".into(), json!(code.status()));
         out.insert("code".into(), json!(code.as_str()));
         out.insert("detail".into(), json!(self.0.detail));
-        if let Some(hint) = &self.0.hint {
-            out.insert("hint".into(), json!(hint));
-        }
+        out.insert("hint".into(), json!(self.advice()));
         if let Some(pointer) = &self.0.pointer {
             out.insert("pointer".into(), json!(pointer));
         }

@@ -493,7 +493,8 @@ fn decode_housekeeping(kind: &str, at: &At<'_>) -> Result<Record, DecodeError> {
             Record::SnapshotTaken { position: number("position")?, head: text("head"), hash: text("hash") }
         }
         "clock.stepped" => Record::ClockStepped { by_ms: data["by_ms"].as_i64().unwrap_or_default() },
-        "format.raised" => Record::FormatRaised { format: number("format")? as u32 },
+        // R3 calls it `n`; somebody else may have written it so.
+        "format.raised" => Record::FormatRaised { format: number("format").or_else(|_| number("n"))? as u32 },
         _ => return Err(DecodeError::Unknown(kind.to_owned(), at.version)),
     })
 }

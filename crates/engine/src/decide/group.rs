@@ -124,6 +124,7 @@ fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut 
     let before = group.failures.get(&position).map_or(0, |failure| failure.failures);
     let failures =
         before + u32::from(failing.why == Why::Failed || failing.why == Why::Dead(DeadReason::Rejected));
+    let halts = failing.halt && group.definition.on_exhausted == OnExhausted::Halt;
     match (failing.why, group.definition.on_exhausted) {
         (Why::Dead(_), _) if planted("lose_dead_letter") => {
             let (floor, delivered_to) = (group.floor, group.delivered_to);
@@ -138,7 +139,7 @@ fn fate(group: &Group, failing: Failing, entries: &mut Vec<Entry>, ground: &mut 
             entries.push(Entry::new(dead(group, failing, reason, failures), ground.entropy).within(&space));
             Fate::Dead
         }
-        (Why::Failed, _) if failures <= group.definition.max_retries => {
+        (Why::Failed, _) if failures <= group.definition.max_retries && !halts => {
             let (record, at) = failed(group, failing, failures, ground.now);
             entries.push(Entry::new(record, ground.entropy).within(&space));
             Fate::Retry { at, failures }

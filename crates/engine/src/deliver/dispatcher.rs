@@ -402,7 +402,7 @@ impl Dispatcher {
         self.set(position, Stand::Limbo { serial });
         let slot = self.slots.get(&position)?;
         let (event, key) = (slot.event.clone(), slot.key.clone());
-        Some(Failing { event, why, delay: None, error: None, key, serial })
+        Some(Failing { event, why, delay: None, error: None, halt: false, key, serial })
     }
 
     /// Deliveries whose deadline has passed: each is a failed attempt.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lang::filter::Filter;
 use model::event::Event;
-use model::topic::Pattern;
+use model::topic::{Pattern, is_engine, is_house};
 use model::{Position, Problem};
 use tokio::sync::{broadcast, watch};
 
@@ -32,7 +32,7 @@ impl Follow {
     pub fn wants(&self, event: &Event) -> bool {
         let envelope = &event.envelope;
         let topic = match self.patterns.as_slice() {
-            [] => !model::topic::is_engine(&envelope.topic),
+            [] => !is_engine(&envelope.topic) && !is_house(&envelope.topic),
             patterns => patterns.iter().any(|pattern| pattern.receives(&envelope.topic)),
         };
         topic

@@ -71,9 +71,25 @@ impl Matcher {
         let key = self.key.as_ref().and_then(|key| key.eval(&[Val::of(event)]).ok()?.to_json().ok());
         match key {
             Some(Value::String(text)) => text,
-            Some(value) => value.to_string(),
+            Some(value) => plain(value).to_string(),
             None => String::new(),
         }
+    }
+}
+
+/// One text for numbers that are equal: 1.0 and 1e0 are 1.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            // Whole, and far from where a float skips whole numbers.
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => {
+                Value::from(float as i64)
+            }
+            _ => Value::Number(number),
+        },
+        Value::Array(values) => values.into_iter().map(plain).collect(),
+        Value::Object(members) => members.into_iter().map(|(name, value)| (name, plain(value))).collect(),
+        other => other,
     }
 }
 

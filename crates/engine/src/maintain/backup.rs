@@ -243,7 +243,7 @@ fn damaged(detail: String) -> Problem {
     Problem::new(Code::StoreCorrupt, detail).hint("nothing was restored; use another backup")
 }
 
-/// Every ledger must be sound and end exactly where the backup says.
+/// Every ledger must be sound and end exactly where the backup says; one that was trimmed needs a snapshot, too.
 fn check(from: &Path, manifest: &Manifest) -> Result<(), Problem> {
     let report = super::verify(from, true, &mut |_, _| ())?;
     for (name, place) in &manifest.tenants {
@@ -252,6 +252,9 @@ fn check(from: &Path, manifest: &Manifest) -> Result<(), Problem> {
         if let Some(problem) = found.ledger.problems.first() {
             let (file, offset) = (problem.file.display(), problem.offset);
             return Err(damaged(format!("\"{file}\" at byte {offset}: {}", problem.message)));
+        }
+        if let Some(problem) = found.problems.first() {
+            return Err(damaged(format!("tenant \"{name}\": \"{}\": {}", problem.file, problem.message)));
         }
         if (found.ledger.last, &found.ledger.head) != (place.position, &place.chain) {
             let (last, due) = (found.ledger.last, place.position);

@@ -119,10 +119,7 @@ pub fn scrub(tenant: &Tenant, from: Position) -> Result<Position, Problem> {
     let next = sealed.iter().find(|segment| segment.first >= from).or(sealed.first());
     let Some(segment) = next else { return Ok(0) };
     match check(tenant, segment) {
-        Err(problem) if problem.code() == Code::StoreCorrupt => {
-            tracing::error!(tenant = tenant.name(), %problem, "committed data is damaged; see `everwhen verify`");
-            tenant.report_dead(&format!("tenant {}: {problem}", tenant.name()));
-        }
+        Err(problem) if problem.code() == Code::StoreCorrupt => tenant.report_damage(&problem),
         // Trimmed meanwhile, or the disk would not read: the next round sees.
         Err(problem) if problem.code() != Code::EventGone => return Err(problem),
         _ => {}

@@ -41,7 +41,11 @@ pub fn opens((dir, seals): (&Path, &Seals), first: Position, last: Option<Positi
     if path.exists() {
         return not_newer(&path);
     }
-    let Some(mut fresh) = ground((dir, seals), first, last.unwrap_or(Position::MAX))? else {
+    folds((dir, seals), first, last)
+}
+
+fn folds((dir, seals): (&Path, &Seals), first: Position, last: Option<Position>) -> Result<(), Problem> {
+    let Some(mut fresh) = ground(dir, first, last.unwrap_or(Position::MAX))? else {
         let detail = "it is gone, and no snapshot fits the trimmed ledger";
         return Err(Problem::new(Code::StoreCorrupt, detail));
     };
@@ -51,38 +55,45 @@ pub fn opens((dir, seals): (&Path, &Seals), first: Position, last: Option<Positi
     }
 }
 
-/// Folds up to where `known` stands and compares. `first`: the first position the ledger keeps.
-pub fn compare((dir, seals): (&Path, &Seals), known: &State, first: Position) -> Result<Compared, Problem> {
+/// Folds up to where `known` stands and compares, then folds on to `last`, as the next start will. `first`: the first position
+/// the ledger keeps.
+pub fn compare(
+    (dir, seals): (&Path, &Seals),
+    known: &State,
+    (first, last): (Position, Position),
+) -> Result<Compared, Problem> {
     let differs = |message: &str| {
         Ok(Compared::Differs { position: known.applied.position, message: message.to_owned() })
     };
     let target = known.applied;
     if target == Head::EMPTY {
-        return Ok(Compared::Equal);
+        return folds((dir, seals), first, Some(last)).map(|()| Compared::Equal);
     }
-    let Some(mut fresh) = ground((dir, seals), first, target.position)? else {
+    let Some(mut fresh) = ground(dir, first, target.position)? else {
         return differs("no snapshot fits the trimmed ledger: the state could not be rebuilt");
     };
     if !fold_files((dir, seals), &mut fresh, target)? {
         return differs("it belongs to another history than the ledger");
     }
-    let equal = known.dump_hash().map_err(broken)? == fresh.dump_hash().map_err(broken)?;
-    if equal { Ok(Compared::Equal) } else { differs(&difference(known, &fresh)?) }
+    if known.dump_hash().map_err(broken)? != fresh.dump_hash().map_err(broken)? {
+        return differs(&difference(known, &fresh)?);
+    }
+    if last > target.position {
+        fold_files((dir, seals), &mut fresh, Head { position: last, ..Head::EMPTY })?;
+    }
+    Ok(Compared::Equal)
 }
 
 /// What a rebuild begins with: nothing, or the newest snapshot whose place in the ledger is still there.
-fn ground(
-    (dir, seals): (&Path, &Seals),
-    first: Position,
-    target: Position,
-) -> Result<Option<State>, Problem> {
+pub(super) fn ground(dir: &Path, first: Position, target: Position) -> Result<Option<State>, Problem> {
     if first == 1 {
         return State::open(None).map(Some).map_err(broken);
     }
     for path in snapshot::newest_first(dir) {
         let Ok(state) = State::copy_of(&path) else { continue };
         let at = state.applied.position;
-        if at <= target && at >= first && chain_is((dir, seals), state.applied)? {
+        let fits = at <= target && at >= first && chain_is(dir, state.applied)?;
+        if fits && snapshot::is_sound(dir, &path, &state) {
             return Ok(Some(state));
         }
     }
@@ -90,9 +101,9 @@ fn ground(
 }
 
 /// Whether the ledger's files say that `head` was once the head.
-fn chain_is(of: (&Path, &Seals), head: Head) -> Result<bool, Problem> {
+pub(super) fn chain_is(dir: &Path, head: Head) -> Result<bool, Problem> {
     let mut found = false;
-    lines(of, head.position, |text| {
+    raw_lines(dir, head.position, |text| {
         let (line, _) = read::parse(text)?;
         found |= line.last() == head.position && line.chain == head.chain;
         Ok(line.last() < head.position)
@@ -123,6 +134,18 @@ fn lines(
     from: Position,
     mut each: impl FnMut(&[u8]) -> Result<bool, Problem>,
 ) -> Result<(), Problem> {
+    raw_lines(dir, from, |text| {
+        seals.open(text).map_err(read::problem)?;
+        each(text)
+    })
+}
+
+/// The same, as they stand.
+pub(super) fn raw_lines(
+    dir: &Path,
+    from: Position,
+    mut each: impl FnMut(&mut Vec<u8>) -> Result<bool, Problem>,
+) -> Result<(), Problem> {
     let mut segments = files::list(&dir.join("ledger"));
     segments.retain(|path| files::ends_with(path, "jsonl"));
     let first_of = |path: &Path| path.file_stem()?.to_str()?.parse::<Position>().ok();
@@ -131,8 +154,7 @@ fn lines(
         let mut file = BufReader::with_capacity(1 << 20, files::open(path)?);
         let mut text = Vec::new();
         while file.read_until(b'\n', &mut text).map_err(|error| io_problem(path, &error))? > 0 {
-            seals.open(&mut text).map_err(read::problem)?;
-            if text != b"\n" && read::parse(&text)?.0.last() >= from && !each(&text)? {
+            if text != b"\n" && read::parse(&text)?.0.last() >= from && !each(&mut text)? {
                 return Ok(());
             }
             text.clear();

@@ -1,5 +1,7 @@
 //! What is sound of a damaged data directory, copied into a new one that opens: `everwhen salvage`.
 
+mod start;
+
 use std::path::Path;
 
 use ledger::disk::OsDisk;
@@ -25,6 +27,8 @@ pub struct SalvagedTenant {
     pub head: String,
     /// Why and where it ended before the end, if it did.
     pub stopped: Option<String>,
+    /// What the copy lacks besides the lines behind that place.
+    pub lost: Option<String>,
 }
 
 impl Salvaged {
@@ -41,6 +45,9 @@ impl SalvagedTenant {
         });
         if let Some(stopped) = &self.stopped {
             out["stopped"] = stopped.as_str().into();
+        }
+        if let Some(lost) = &self.lost {
+            out["lost"] = lost.as_str().into();
         }
         out
     }
@@ -65,12 +72,12 @@ pub fn salvage(data: &Path, to: &Path) -> Result<Salvaged, Problem> {
 
 fn salvage_tenant(tenant: String, dir: &Path, to: &Path) -> Result<SalvagedTenant, Problem> {
     let copied = ledger::salvage(&OsDisk, &dir.join("ledger"), &to.join("ledger"), &mut |_, _| ());
-    let saved = match copied {
+    let mut saved = match copied {
         Ok(saved) => saved,
         // Nothing of it is left; what can be saved of the others still is.
         Err(error @ (ledger::Error::Missing { .. } | ledger::Error::Corrupt { .. })) => {
             let (head, stopped) = (String::new(), Some(error.to_string()));
-            return Ok(SalvagedTenant { tenant, commits: 0, records: 0, last: 0, head, stopped });
+            return Ok(SalvagedTenant { tenant, commits: 0, records: 0, last: 0, head, stopped, lost: None });
         }
         Err(error) => return Err(read::problem(error)),
     };
@@ -79,6 +86,7 @@ fn salvage_tenant(tenant: String, dir: &Path, to: &Path) -> Result<SalvagedTenan
     for (path, _) in snapshot::placed(to).into_iter().filter(|(_, at)| *at > saved.head.position) {
         files::remove(&path)?;
     }
+    let lost = start::complete(dir, to, &mut saved)?;
     Ok(SalvagedTenant {
         tenant,
         commits: saved.commits,
@@ -86,5 +94,6 @@ fn salvage_tenant(tenant: String, dir: &Path, to: &Path) -> Result<SalvagedTenan
         last: saved.head.position,
         head: saved.head.chain.to_string(),
         stopped: saved.stopped,
+        lost,
     })
 }

@@ -11,9 +11,11 @@ use ledger::Head;
 use model::record::Record;
 use model::{Code, Position, Problem};
 use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
 
-use super::{broken, files};
+use super::{broken, files, refold};
 use crate::command::Command;
+use crate::read;
 use crate::state::{self, State};
 use crate::tenant::Tenant;
 use crate::writer::Fatal;
@@ -38,6 +40,34 @@ pub fn positions(dir: &Path) -> Vec<Position> {
 pub fn placed(dir: &Path) -> Vec<(PathBuf, Position)> {
     let place = |path: PathBuf| Some((path.clone(), path.file_stem()?.to_str()?.parse().ok()?));
     newest_first(dir).into_iter().filter_map(place).collect()
+}
+
+/// Whether the snapshot at `path`, read as `state`, is what its `snapshot.taken` says. Also when nothing says it, and when
+/// another version took it: what was migrated dumps differently.
+pub(crate) fn is_sound(dir: &Path, path: &Path, state: &State) -> bool {
+    let version = |db: &Connection| db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).ok();
+    let taken_with = state::read_only(path).ok().and_then(|db| version(&db));
+    if taken_with != version(&state.db) {
+        return true;
+    }
+    recorded_hash(dir, state.applied.position)
+        .is_none_or(|hash| state.dump_hash().is_ok_and(|own| own == hash))
+}
+
+/// What the ledger says of the snapshot at `position`.
+fn recorded_hash(dir: &Path, position: Position) -> Option<String> {
+    let mut hash = None;
+    let read = refold::raw_lines(dir, position + 1, |text| {
+        let (line, _) = read::parse(text)?;
+        for record in line.records().filter(|record| record.kind == "snapshot.taken") {
+            let data: Value = serde_json::from_str(record.data.get()).unwrap_or_default();
+            if data["position"] == position {
+                hash = data["hash"].as_str().map(str::to_owned);
+            }
+        }
+        Ok(hash.is_none())
+    });
+    read.ok().and(hash)
 }
 
 /// Takes a snapshot of the state as it is now and records it; its position.
@@ -85,7 +115,7 @@ fn pin(tenant: &Tenant, path: &Path) -> Result<(State, Head), Problem> {
     })
 }
 
-fn copy_to(source: &State, path: &Path) -> Result<(), Problem> {
+pub(super) fn copy_to(source: &State, path: &Path) -> Result<(), Problem> {
     files::remove(path)?;
     let made = || -> state::Result<()> {
         let mut db = Connection::open(path)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ledger::disk::OsDisk;
 use ledger::{Finding, FindingKind};
-use model::{Position, Problem};
+use model::{Code, Position, Problem};
 use serde_json::{Value, json};
 
 use super::files;
@@ -162,13 +162,16 @@ fn look_once(name: &str, dir: &Path, quick: bool, progress: &mut dyn FnMut(u64, 
         return report;
     }
     let mut problem = |position, message| report.problems.push(state_problem(dir, position, message));
-    match copy.and_then(|copy| refold::compare((dir, &seals), &copy, report.ledger.first)) {
+    let span = (report.ledger.first, report.ledger.last);
+    match copy.and_then(|copy| refold::compare((dir, &seals), &copy, span)) {
         Ok(Compared::Equal) => report.state = "equal",
         Ok(Compared::Differs { position, message }) => {
             problem(position, message);
             report.state = "differs";
         }
         Err(_) if seals.missed().is_some() => {}
+        // What this version cannot fold, it cannot compare either.
+        Err(error) if error.code() == Code::StoreNewer => problem(span.1, error.to_string()),
         Err(error) => {
             problem(0, error.to_string());
             report.state = "differs";

@@ -191,7 +191,9 @@ impl Tenant {
     fn view(&self, dispatcher: &Dispatcher) -> GroupView {
         let now = self.0.around.clock.now();
         let (mut group, (lag, lag_exact)) = (dispatcher.group.clone(), dispatcher.lag());
-        group.floor = dispatcher.floor();
+        // What was redriven is open again, below what is recorded as the floor.
+        let redriven = group.redriven.first().map_or(Position::MAX, |first| first - 1);
+        group.floor = dispatcher.floor().min(redriven);
         GroupView {
             group,
             lag,

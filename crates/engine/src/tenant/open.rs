@@ -25,6 +25,7 @@ use crate::entity::seal::Key;
 use crate::entropy::Entropy;
 use crate::mailbox::Mailbox;
 use crate::maintain::Upkeep;
+use crate::maintain::snapshot::is_sound;
 use crate::read;
 use crate::sealing::{Unsealed, keys};
 use crate::state::rows::no_later;
@@ -417,7 +418,9 @@ fn rebuild(state: State, ledger: &dyn Ledger, dir: &Path, path: &Path) -> Result
         discard(path)?;
         std::fs::copy(&snapshot, path).map_err(|error| io(&snapshot, &error))?;
         match State::open(Some(path)) {
-            Ok(state) if belongs(ledger, state.applied)? => return Ok(state),
+            Ok(state) if belongs(ledger, state.applied)? && is_sound(dir, &snapshot, &state) => {
+                return Ok(state);
+            }
             _ => tracing::warn!(path = %snapshot.display(), "this snapshot does not fit the ledger"),
         }
     }

@@ -23,6 +23,24 @@ struct Admitted {
     outcomes: Vec<Option<Outcome>>,
 }
 
+impl Admitted {
+    /// Draft by draft, the event that goes to the writer.
+    fn each(&self) -> impl Iterator<Item = Option<&Prepared>> {
+        let mut events = self.events.iter();
+        self.outcomes.iter().map(move |known| if known.is_none() { events.next() } else { None })
+    }
+
+    fn has_key_of(&self, event: &Prepared) -> bool {
+        self.events.iter().any(|earlier| key_of(earlier) == key_of(event))
+    }
+}
+
+/// What a repeat is known by.
+fn key_of(event: &Prepared) -> Option<(Option<&str>, &str)> {
+    let envelope = &event.event.envelope;
+    Some((envelope.source.as_deref(), envelope.key.as_deref()?))
+}
+
 impl Tenant {
     /// Publishes one event; answers when it is durable.
     pub async fn publish(&self, caller: &Caller, mut draft: Draft) -> Result<Outcome, Problem> {
@@ -53,7 +71,7 @@ impl Tenant {
         let topic = draft.topic.clone();
         self.allow_events(caller, 1)?;
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
-        self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
+        self.keep_pace(caller, std::iter::once((topic.as_str(), admitted.events.first()))).await?;
         let outcome = self.record(caller, admitted).await.map(first)?;
         self.observe(&topic, started);
         Ok(outcome)
@@ -73,7 +91,7 @@ impl Tenant {
         let topic = draft.topic.clone();
         self.allow_events(caller, 1)?;
         let Admitted { events, outcomes } = self.admit(caller, vec![draft], &mut || {})?;
-        self.keep_pace(caller, std::iter::once(topic.as_str())).await?;
+        self.keep_pace(caller, std::iter::once((topic.as_str(), events.first()))).await?;
         if events.is_empty() {
             return Ok(first(merge(outcomes, Vec::new())));
         }
@@ -109,9 +127,9 @@ impl Tenant {
             .admit(caller, drafts, &mut || index += 1)
             .map_err(|problem| problem.within(&format!("/{index}")))?;
         let mut index = 0;
-        let paced = topics.iter().enumerate().map(|(i, topic)| {
+        let paced = topics.iter().zip(admitted.each()).enumerate().map(|(i, (topic, event))| {
             index = i;
-            topic.as_str()
+            (topic.as_str(), event)
         });
         let paced = self.keep_pace(caller, paced).await;
         paced.map_err(|problem| problem.within(&format!("/{index}")))?;
@@ -133,7 +151,8 @@ impl Tenant {
         let topic = draft.topic.clone();
         self.allow_events(caller, 1)?;
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
-        if let Some((_, limit)) = self.lagging(caller, &topic).into_iter().next() {
+        let mut lagging = self.lagging(caller, &topic).into_iter();
+        if let Some((_, limit)) = lagging.next().filter(|_| !self.is_repeat(admitted.events.first())) {
             return Err(limit.problem);
         }
         if admitted.events.is_empty() {
@@ -166,7 +185,13 @@ impl Tenant {
                     admitted.events.push(Prepared { quiet: !caller.outside, ..prepared });
                     admitted.outcomes.push(None);
                 }
-                Admission::Dropped { rule } => admitted.outcomes.push(Some(Outcome::Dropped { rule })),
+                Admission::Dropped { rule, keyed } => {
+                    let repeat =
+                        keyed.filter(|event| admitted.has_key_of(event) || self.is_repeat(Some(event)));
+                    let known = repeat.is_none().then_some(Outcome::Dropped { rule });
+                    admitted.events.extend(repeat.map(|event| Prepared { quiet: !caller.outside, ..*event }));
+                    admitted.outcomes.push(known);
+                }
             }
             next();
         }
@@ -181,7 +206,7 @@ impl Tenant {
     ) -> Result<Result<Prepared, Outcome>, Problem> {
         match self.admit_one(caller, draft, self.0.around.clock.now())? {
             Admission::Prepared(prepared) => Ok(Ok(Prepared { quiet: false, ..prepared })),
-            Admission::Dropped { rule } => Ok(Err(Outcome::Dropped { rule })),
+            Admission::Dropped { rule, .. } => Ok(Err(Outcome::Dropped { rule })),
         }
     }
 
@@ -251,11 +276,26 @@ impl Tenant {
         }
     }
 
+    /// Whether the event is in the ledger already, by its key: then it is answered as the first time, whatever would become
+    /// of a new one.
+    fn is_repeat(&self, event: Option<&Prepared>) -> bool {
+        let Some((source, key)) = event.and_then(key_of) else { return false };
+        self.with_writer(|writer| Ok(writer.state.key(source, key).is_ok_and(|known| known.is_some())))
+            .unwrap_or(false)
+    }
+
     /// Holds or refuses a publish from outside while a group that must not fall behind has fallen behind.
-    async fn keep_pace(&self, caller: &Caller, topics: impl Iterator<Item = &str>) -> Result<(), Problem> {
+    async fn keep_pace<'a>(
+        &self,
+        caller: &Caller,
+        events: impl Iterator<Item = (&'a str, Option<&'a Prepared>)>,
+    ) -> Result<(), Problem> {
         let started = self.real();
-        for topic in topics {
+        for (topic, event) in events {
             while let Some((handle, lag)) = self.lagging(caller, topic).into_iter().next() {
+                if self.is_repeat(event) {
+                    break;
+                }
                 let left = BLOCK_MAX.saturating_sub(self.real().saturating_sub(started));
                 if lag.action == LagAction::Refuse || left.is_zero() {
                     return Err(lag.problem);

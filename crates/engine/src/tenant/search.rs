@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lang::filter::Filter;
 use model::event::{Event, Subject};
-use model::topic::Pattern;
+use model::topic::{Pattern, is_house};
 use model::{Code, Position, Problem, Timestamp};
 
 use super::{Tenant, audit};
@@ -82,7 +82,7 @@ impl Query {
         // Who asks for everything means what was published, not who administered it.
         let topic = match &self.topic {
             Some(pattern) => pattern.receives(&envelope.topic),
-            None => !envelope.topic.starts_with(audit::PREFIX),
+            None => !envelope.topic.starts_with(audit::PREFIX) && !is_house(&envelope.topic),
         };
         topic
             && self.sight.sees_event(event)
@@ -152,7 +152,10 @@ impl Tenant {
 
     /// Events in order that the query wants. May hold fewer than `limit`, even none, while there is a `next`.
     pub fn find(&self, query: &Query) -> Result<Page, Problem> {
-        if query.after.is_some_and(|after| after.saturating_add(1) < self.first()) {
+        // All of it was trimmed: "nothing there" would be untrue.
+        let below =
+            query.before.is_some_and(|before| before > 1 && before <= self.first() && self.first() > 1);
+        if below || query.after.is_some_and(|after| after.saturating_add(1) < self.first()) {
             return Err(read::gone(self.first()));
         }
         let mut low = query.after.map_or(self.first(), |after| after.saturating_add(1)).max(self.first());

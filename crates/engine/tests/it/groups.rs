@@ -293,3 +293,52 @@ async fn a_clock_that_is_set_forward_expires_nothing_also_over_a_restart() {
     let bench = bench.reopen().await;
     assert_eq!(positions(&bench.pull("g", 10).await), [position]);
 }
+
+#[tokio::test]
+async fn a_redriven_event_holds_the_floor_that_is_shown() {
+    let bench = Bench::new();
+    bench.tenant.put_group("g", &json!({"pattern": "m"})).await.unwrap();
+    let mut published = Vec::new();
+    for n in 0..2 {
+        published.push(bench.publish("m", n).await);
+        let out = bench.pull("g", 1).await;
+        bench.tenant.reject("g", &tokens(&out), None).await.unwrap();
+    }
+    bench.tenant.redrive("g", Redrive::All).await.unwrap();
+    let out = bench.pull("g", 10).await;
+    assert_eq!(positions(&out), published);
+    assert_eq!(bench.tenant.group("g").unwrap().to_json()["floor"], published[0] - 1);
+    bench.tenant.ack("g", &tokens(&out), true).await.unwrap();
+    assert!(bench.tenant.group("g").unwrap().group.floor >= published[1]);
+}
+
+#[tokio::test]
+async fn equal_numbers_are_one_ordering_key() {
+    let bench = Bench::new();
+    let definition = json!({"pattern": "k", "ordering": "key", "key": "event.payload.a"});
+    bench.tenant.put_group("g", &definition).await.unwrap();
+    for payload in ["1", "1.0", "1e0", "100", "1e2", "1.5", "[1]", "[1.0]"] {
+        let payload = serde_json::value::RawValue::from_string(format!("{{\"a\":{payload}}}")).unwrap();
+        bench.engine.publish(Draft { payload, ..Draft::new("k", &json!(0)) }).await.unwrap();
+    }
+    assert_eq!(bench.pull("g", 100).await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_pass_that_fails_halts_a_halting_group_at_once_and_says_so_once() {
+    let bench = Bench::new();
+    let definition = json!({"pattern": "d", "ordering": "strict", "on_exhausted": "halt"});
+    bench.tenant.put_group("g", &definition).await.unwrap();
+    let position = bench.publish("d", 1).await;
+    for _ in 0..3 {
+        let view = bench.tenant.drain_pass("g").await.unwrap();
+        assert_eq!(view.group.halted_on, 0);
+        let out = bench.pull("g", 1).await;
+        bench.tenant.nack_halting("g", &tokens(&out), Some("no".into())).await.unwrap();
+        assert_eq!(bench.tenant.group("g").unwrap().group.halted_on, position);
+        assert!(bench.pull("g", 1).await.is_empty());
+    }
+    let topic = model::topic::Pattern::parse("workflow.#").ok();
+    let query = engine::Query { topic, ..engine::Query::default() };
+    assert_eq!(bench.tenant.find(&query).unwrap().events.len(), 1);
+}

@@ -117,3 +117,29 @@ async fn a_cursor_of_another_search_is_refused() {
         assert_eq!(problem.code(), model::Code::RequestInvalid, "{descending} {topic:?} {cursor}");
     }
 }
+
+#[tokio::test]
+async fn a_repeated_key_is_answered_as_the_first_time_whatever_would_become_of_a_new_event() {
+    let topic = model::topic::Pattern::parse("rt").unwrap();
+    let rate = Some(engine::settings::Rate { events: 1, per: std::time::Duration::from_secs(60) });
+    let verdict = engine::settings::Verdict::Drop;
+    let rule = engine::settings::AttentionRule { topic, filter: None, rate, verdict };
+    let bench = Bench::with(|options| options.settings.attention = vec![rule]);
+    let lagging = json!({"pattern": "l", "on_lag": {"do": "refuse", "events": 1}});
+    bench.tenant.put_group("g", &lagging).await.unwrap();
+    let draft = |topic: &str, n| Draft { topic: topic.into(), ..keyed(topic, n) };
+    let repeat = |outcome: Outcome| matches!(outcome, Outcome::Recorded(receipt) if receipt.duplicate);
+    for topic in ["rt", "l"] {
+        assert!(!repeat(bench.engine.publish(draft(topic, 1)).await.unwrap()));
+        assert!(repeat(bench.engine.publish(draft(topic, 1)).await.unwrap()), "{topic}");
+        assert!(repeat(bench.tenant.publish_blocking(&Caller::local(), draft(topic, 1)).unwrap()), "{topic}");
+        let other = bench.engine.publish(draft(topic, 2)).await.unwrap_err();
+        assert_eq!(other.code(), Code::EventKeyConflict, "{topic}");
+    }
+    let dropped = bench.engine.publish(Draft::new("rt", &json!(1))).await.unwrap();
+    assert!(matches!(dropped, Outcome::Dropped { .. }));
+    let new = Draft { key: Some("new".into()), ..Draft::new("rt", &json!(1)) };
+    assert!(matches!(bench.engine.publish(new).await.unwrap(), Outcome::Dropped { .. }));
+    let refused = bench.engine.publish(Draft::new("l", &json!(1))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::GroupLagging);
+}

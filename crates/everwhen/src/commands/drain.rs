@@ -143,7 +143,7 @@ async fn drain(reach: &Reach, args: &Args, halts: bool, session: &Session) -> Re
             break;
         };
         let seen = Seen::of(&delivery)?;
-        let outcome = work(reach, args, &delivery, &seen, halts).await?;
+        let outcome = work(reach, args, &delivery, &seen, (halts, session)).await?;
         pass.last = Some(seen.position);
         match outcome {
             None => {
@@ -195,17 +195,17 @@ impl Failure {
     }
 }
 
-/// Runs the command on one event and settles it; `Some` says why it failed. A group that halts gets its event back
-/// at once, because the next pass is when to try again, not a timer.
+/// Runs the command on one event and settles it; `Some` says why it failed. A group that halts does so at its first
+/// failure, because the next pass is when to try again, not a timer.
 async fn work(
     reach: &Reach,
     args: &Args,
     delivery: &Delivery,
     seen: &Seen,
-    halts: bool,
+    (halts, session): (bool, &Session),
 ) -> Result<Option<Failure>, Problem> {
     let tokens = std::slice::from_ref(&delivery.token);
-    let child = spawn(args, delivery, seen)?;
+    let child = spawn(args, delivery, seen, session)?;
     let running = run_to_end(child, delivery.event.get());
     tokio::pin!(running);
     let outcome = loop {
@@ -218,9 +218,8 @@ async fn work(
     };
     let settle = match &outcome {
         None => Settle::Ack { sync: true },
-        Some(failure) => {
-            Settle::Nack { delay: halts.then_some(Duration::ZERO), error: Some(failure.reason.clone()) }
-        }
+        Some(failure) if halts => Settle::Halt { error: failure.reason.clone() },
+        Some(failure) => Settle::Nack { delay: None, error: Some(failure.reason.clone()) },
     };
     let answer = reach.settle(&args.group, tokens, settle).await?;
     match (outcome, answer["done"].as_u64()) {
@@ -231,7 +230,9 @@ async fn work(
     }
 }
 
-fn spawn(args: &Args, delivery: &Delivery, seen: &Seen) -> Result<Child, Problem> {
+fn spawn(args: &Args, delivery: &Delivery, seen: &Seen, session: &Session) -> Result<Child, Problem> {
+    // With --json stdout is for our own answer.
+    let stdout = if session.out.json { Stdio::from(std::io::stderr()) } else { Stdio::inherit() };
     Command::new("sh")
         .args(["-c", args.exec.as_deref().unwrap_or_default()])
         .env("EVERWHEN_TOPIC", &seen.topic)
@@ -240,7 +241,7 @@ fn spawn(args: &Args, delivery: &Delivery, seen: &Seen) -> Result<Child, Problem
         .env("EVERWHEN_GROUP", &args.group)
         .env("EVERWHEN_ATTEMPT", delivery.attempt.to_string())
         .stdin(Stdio::piped())
-        .stdout(Stdio::inherit())
+        .stdout(stdout)
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()

@@ -156,7 +156,7 @@ fn waiting(text: &str) -> Vec<String> {
     struct Event<'a> {
         id: String,
         topic: String,
-        #[serde(borrow)]
+        #[serde(borrow, default, deserialize_with = "show::present")]
         payload: Option<&'a RawValue>,
     }
     let Ok(Waiting { until, event }) = serde_json::from_str(text) else { return vec![text.to_owned()] };

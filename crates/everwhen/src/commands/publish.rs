@@ -66,6 +66,8 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match (&args.ndjson, &args.topic) {
         (Some(input), _) => publish_lines(input, session).await,
         (None, Some(topic)) => {
+            // What is refused anyway makes no directory.
+            model::topic::check_topic(topic).map_err(|problem| problem.at("/topic"))?;
             let event = event_text(topic, &args)?;
             let answer = Reach::or_create(session).await?.publish(event.into_bytes()).await?;
             session.out.result(&answer, || words(&answer))

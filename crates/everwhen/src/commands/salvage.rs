@@ -31,12 +31,17 @@ fn words(report: &Value, to: &std::path::Path) -> String {
     let tenants = report["tenants"].as_array().map(Vec::as_slice).unwrap_or_default();
     let line = |tenant: &Value| {
         let name = tenant["tenant"].as_str().unwrap_or_default();
-        format!(
+        let mut said = format!(
             "{name}: {} records up to position {} are in \"{}\"",
             tenant["records"],
             tenant["last"],
             to.display()
-        )
+        );
+        for (what, text) in [("it ends there because of", &tenant["stopped"]), ("not saved", &tenant["lost"])]
+        {
+            said.extend(text.as_str().map(|text| format!("\n  {what}: {text}")));
+        }
+        said
     };
     tenants.iter().map(line).collect::<Vec<_>>().join("\n")
 }

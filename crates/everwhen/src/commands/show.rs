@@ -26,8 +26,13 @@ struct Seen<'a> {
     #[serde(borrow)]
     topic: Cow<'a, str>,
     subject: Option<Subject>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
+}
+
+/// A payload that is `null` is there; only an erased one is not.
+pub fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
 }
 
 /// A position as typed.

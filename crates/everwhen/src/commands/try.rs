@@ -183,9 +183,15 @@ fn each_line(session: &Session, answer: impl Fn(&str) -> String) -> Result<(), S
         if line.trim_ascii().is_empty() {
             continue;
         }
-        session.out.line(&answer(String::from_utf8_lossy(&line).trim()))?;
+        let text = std::str::from_utf8(&line).map(str::trim);
+        session.out.line(&text.map_or_else(|error| not_text(error.valid_up_to()), &answer))?;
         session.out.flush()?;
     }
+}
+
+fn not_text(at: usize) -> String {
+    let message = format!("the line is not UTF-8 at byte {at}");
+    json!({ "error": { "code": Code::JsonInvalid.as_str(), "message": message } }).to_string()
 }
 
 /// One case from arguments: prints the answer and exits with 1 when it is "no". What cannot be read is told with its

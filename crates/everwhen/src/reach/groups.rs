@@ -26,10 +26,23 @@ pub struct Delivery {
 
 /// How a delivery ends.
 pub enum Settle {
-    Ack { sync: bool },
-    Nack { delay: Option<Duration>, error: Option<String> },
-    Extend { by: Duration },
-    Reject { error: Option<String> },
+    Ack {
+        sync: bool,
+    },
+    Nack {
+        delay: Option<Duration>,
+        error: Option<String>,
+    },
+    /// The end of a pass: a group that halts does so at once.
+    Halt {
+        error: String,
+    },
+    Extend {
+        by: Duration,
+    },
+    Reject {
+        error: Option<String>,
+    },
 }
 
 /// Which dead letters go back to their group.
@@ -106,6 +119,7 @@ impl Reach {
                 let Settled { done, stale } = match how {
                     Settle::Ack { sync } => tenant.ack(name, tokens, sync).await?,
                     Settle::Nack { delay, error } => tenant.nack(name, tokens, delay, error).await?,
+                    Settle::Halt { error } => tenant.nack_halting(name, tokens, Some(error)).await?,
                     Settle::Extend { by } => tenant.extend(name, tokens, by).await?,
                     Settle::Reject { error } => tenant.reject(name, tokens, error).await?,
                 };
@@ -236,6 +250,11 @@ fn settle_request(tokens: &[String], how: &Settle) -> (&'static str, Value) {
         Settle::Nack { delay, error } => {
             add("delay", delay.map(duration_json));
             add("error", error.as_ref().map(|error| json!(error)));
+            "/nack"
+        }
+        Settle::Halt { error } => {
+            add("error", Some(json!(error)));
+            add("halt", Some(json!(true)));
             "/nack"
         }
         Settle::Extend { by } => {

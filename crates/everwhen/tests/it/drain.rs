@@ -92,3 +92,19 @@ fn a_pass_in_which_something_failed_ends_with_1_and_says_what_to_do() {
     place.run(&["groups", "seek", "g", "end"]).ok();
     place.run(&["drain", "g", "--exec", "false"]).ok();
 }
+
+#[test]
+fn a_failure_halts_the_group_itself_and_is_recorded_once() {
+    let place = Place::new();
+    strict(&place);
+    let server = place.serve();
+    for _ in 0..2 {
+        let done = place.run(&["drain", "g", "--exec", "echo noise; exit 1", "--json"]).exits(1);
+        let answer = done.json();
+        assert!(done.err.contains("noise"), "with --json stdout is for the answer: {done:?}");
+        assert_eq!(place.json(&["groups", "get", "g"])["halted_on"], answer["halted_on"]);
+    }
+    drop(server);
+    let records = place.run(&["export"]).ok().out;
+    assert_eq!(records.matches("workflow.dispatch_failed").count(), 1, "{records}");
+}

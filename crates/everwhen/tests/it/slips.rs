@@ -61,3 +61,22 @@ fn a_backup_through_the_server_that_holds_the_directory_goes_where_it_is_told() 
     assert!(place.path().join(".everwhen/backups/monday/backup.json").exists());
     place.run(&["verify"]).ok();
 }
+
+#[test]
+fn a_refused_topic_makes_no_directory_and_a_null_payload_is_not_called_erased() {
+    let place = Place::new();
+    place.run(&["publish", "bad topic", "--data", "new"]).exits(4);
+    assert!(!place.path().join("new").exists());
+    place.run(&["publish", "n", "null"]).ok();
+    assert!(place.run(&["tail", "n", "--no-follow"]).ok().out.ends_with(" n null\n"));
+}
+
+#[test]
+fn every_failure_says_what_to_do_next() {
+    let place = Place::new();
+    let done = place.run_with_input(&["import"], "x\n").exits(4);
+    assert!(done.err.contains("help: "), "{done:?}");
+    place.write("everwhen.toml", "not toml [");
+    let done = place.run(&["events", "list"]).exits(2);
+    assert!(done.err.contains("help: "), "{done:?}");
+}

@@ -120,3 +120,21 @@ fn a_person_tries_one_delivery_and_no_is_exit_1() {
     assert_eq!(place.run(&["try", "webhook", &case]).exits(1).out, "it is not believed: missing\n");
     place.run(&["try", "webhook", r#"{"scheme":"none"}"#]).exits(4);
 }
+
+#[test]
+fn a_line_that_is_no_text_or_lacks_its_document_is_an_error_on_its_line() {
+    let place = Place::new();
+    let lines = b"{\"pattern\":\"\xff\",\"topic\":\"\xff\"}\n{\"pattern\":\"a\",\"topic\":\"a\"}\n";
+    std::fs::write(place.path().join("lines"), lines).unwrap();
+    let line = format!("{} try topic --jsonl < lines", env!("CARGO_BIN_EXE_everwhen"));
+    let done =
+        std::process::Command::new("sh").args(["-c", &line]).current_dir(place.path()).output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        text.starts_with("{\"error\":{\"code\":\"json.invalid\"") && text.ends_with("{\"match\":true}\n"),
+        "{text}"
+    );
+    let lines =
+        place.run_with_input(&["try", "jsonpath", "--jsonl"], "{\"selector\":\"$.a\"}\n").ok().lines();
+    assert_eq!(lines[0]["error"]["code"], "request.invalid");
+}

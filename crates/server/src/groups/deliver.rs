@@ -23,7 +23,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// `pull`: without `wait` it answers at once.
 pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
-    let over = call.over();
+    let (over, said_all) = (call.over(), call.said_all());
     let Verb { doors, tenant, seen, said } = verb(call, &["max", "wait", MIN_POSITION]).await?;
     let max = match said.get("max") {
         None => 100,
@@ -46,6 +46,7 @@ pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
         problem = over => return Err(problem.into()),
         pulled = seen.pull(&name, max as usize, wait) => pulled?,
         () = doors.closing() => Vec::new(),
+        () = said_all => Vec::new(),
     };
     Ok(json_answer(StatusCode::OK, deliveries(&pulled)))
 }
@@ -71,18 +72,17 @@ fn deliveries(pulled: &[Delivery]) -> String {
 pub async fn ack(Path(name): Path<String>, call: Call) -> Answer {
     let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "sync"]).await?;
     let (tokens, others) = seen.own_tokens(&name, tokens(&mut said)?)?;
-    let sync = match said.get("sync") {
-        None => false,
-        Some(Value::Bool(sync)) => *sync,
-        Some(_) => return Err(wrong("/sync", "\"sync\" is true or false").into()),
-    };
+    let sync = switch(&said, "sync")?;
     Ok(settled(tenant.ack(&name, &tokens, sync).await?, others))
 }
 
 pub async fn nack(Path(name): Path<String>, call: Call) -> Answer {
-    let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "delay", "error"]).await?;
+    let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "delay", "error", "halt"]).await?;
     let (tokens, others) = seen.own_tokens(&name, tokens(&mut said)?)?;
     let delay = duration(&said, "delay")?;
+    if switch(&said, "halt")? {
+        return Ok(settled(tenant.nack_halting(&name, &tokens, error(&said)?).await?, others));
+    }
     Ok(settled(tenant.nack(&name, &tokens, delay, error(&said)?).await?, others))
 }
 
@@ -98,6 +98,14 @@ pub async fn reject(Path(name): Path<String>, call: Call) -> Answer {
     let Verb { tenant, seen, mut said, .. } = verb(call, &["tokens", "error"]).await?;
     let (tokens, others) = seen.own_tokens(&name, tokens(&mut said)?)?;
     Ok(settled(tenant.reject(&name, &tokens, error(&said)?).await?, others))
+}
+
+fn switch(said: &Map<String, Value>, name: &str) -> Result<bool, Problem> {
+    match said.get(name) {
+        None => Ok(false),
+        Some(Value::Bool(on)) => Ok(*on),
+        Some(_) => Err(wrong(&format!("/{name}"), &format!("\"{name}\" is true or false"))),
+    }
 }
 
 /// `others`: tokens that were none of the caller's.

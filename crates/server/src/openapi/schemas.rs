@@ -28,7 +28,7 @@ GroupPage: groups! [Group]; next string
 Delivery: token! string; attempt! integer; deadline! instant; event! Event
 Deliveries: deliveries! [Delivery]
 +Ack: tokens! [string]; sync boolean
-+Nack: tokens! [string]; delay duration; error string
++Nack: tokens! [string]; delay duration; error string; halt boolean
 +Extend: tokens! [string]; by! duration
 +Reject: tokens! [string]; error string
 Settled: done! count; stale! [string]

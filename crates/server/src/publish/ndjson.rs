@@ -194,9 +194,7 @@ fn write_entry(out: &mut String, entry: &Entry) {
 
 fn refusal(problem: &Problem, line: u64) -> String {
     let mut error = json!({"code": problem.code().as_str(), "message": problem.detail(), "line": line});
-    if let Some(hint) = problem.hint_text() {
-        error["hint"] = hint.into();
-    }
+    error["hint"] = problem.advice().into();
     if let Some(pointer) = problem.pointer() {
         error["pointer"] = pointer.into();
     }

@@ -16,7 +16,7 @@ fn judging(attention: Vec<AttentionRule>) -> Admitter {
 /// One word for what became of a draft.
 fn fate(admission: Result<Admission, Problem>) -> String {
     match admission {
-        Ok(Admission::Dropped { rule }) => format!("dropped by {rule}"),
+        Ok(Admission::Dropped { rule, .. }) => format!("dropped by {rule}"),
         Ok(Admission::Prepared(prepared)) => match prepared.deferred {
             Some(until) => format!("{} until {until}", prepared.record.kind),
             None => format!("{} with priority {}", prepared.record.kind, prepared.event.envelope.priority),

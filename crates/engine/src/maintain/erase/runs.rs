@@ -30,6 +30,7 @@ struct Of {
     wait: u32,
     caller: Option<(Position, u32)>,
     rerun_of: Option<String>,
+    parent: Option<String>,
     topic: String,
     space: String,
     other_spaces: Vec<String>,
@@ -113,7 +114,8 @@ fn concerned(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<Concerned, Problem>
     each(tenant, first_of(doomed), |record| match record.kind {
         "run.started" => {
             let of = of(record);
-            let called = of.caller.is_some_and(|(caller, _)| found.runs.contains(&caller));
+            let called = of.caller.is_some_and(|(caller, _)| found.runs.contains(&caller))
+                || of.parent.as_ref().is_some_and(|id| found.ids.contains(id));
             let again =
                 of.rerun_of.as_ref().is_some_and(|id| found.ids.contains(id)) || found.ids.contains(&of.id);
             if reads(&of, record.position, doomed) || called || again {

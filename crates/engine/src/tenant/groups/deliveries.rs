@@ -214,6 +214,18 @@ impl Tenant {
         self.nack_uncounted(name, tokens, delay, error).await
     }
 
+    /// As [`Tenant::nack`], at the end of a pass: a group that halts does so at once and keeps the event for the next pass.
+    pub async fn nack_halting(
+        &self,
+        name: &str,
+        tokens: &[String],
+        error: Option<String>,
+    ) -> Result<Settled, Problem> {
+        self.observe_held(name, tokens, false)?;
+        let change = move |failing: Failing| Failing { halt: true, error: error.clone(), ..failing };
+        self.release(name, tokens, Why::Failed, change).await
+    }
+
     pub(crate) async fn nack_uncounted(
         &self,
         name: &str,

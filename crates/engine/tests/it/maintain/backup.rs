@@ -97,3 +97,29 @@ async fn a_trimmed_ledger_is_backed_up_with_what_it_is_folded_on() {
     assert_eq!(engine.main().unwrap().first(), bench.tenant.first());
     assert_eq!(verify(&data, false, &mut |_, _| ()).unwrap().to_json()["tenants"][0]["state"], "equal");
 }
+
+#[tokio::test]
+async fn a_backup_of_a_trimmed_ledger_without_a_sound_snapshot_is_refused() {
+    let bench = Bench::with(|options: &mut Options| {
+        small(options);
+        options.settings.retention.bytes = Some(5_000);
+    });
+    for n in 0..60 {
+        publish_keyed(&bench.engine, "a", n).await;
+    }
+    engine::maintain::retention::run(&bench.tenant).unwrap().unwrap();
+    let to = TempDir::new();
+    let (copy, data) = (to.path().join("copy"), to.path().join("data"));
+    backup(&bench.engine, &copy).await.unwrap();
+    let snapshots = super::files(&copy.join("tenants/main/snapshots"), "db");
+    for path in &snapshots {
+        // Readable all the same, but not what was recorded.
+        let db = rusqlite::Connection::open(path).unwrap();
+        db.execute("UPDATE key SET id = 'another'", []).unwrap();
+    }
+    let refused = restore(&copy, &data).unwrap_err();
+    assert!(refused.code() == Code::StoreCorrupt && refused.detail().contains("snapshot"), "{refused}");
+    snapshots.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    assert_eq!(restore(&copy, &data).unwrap_err().code(), Code::StoreCorrupt);
+    assert!(!data.exists());
+}

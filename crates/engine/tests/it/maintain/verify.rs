@@ -179,3 +179,112 @@ async fn a_last_line_cut_in_half_is_a_torn_tail_and_nothing_worse() {
     );
     assert_eq!(report["tenants"][0]["problems"].as_array().unwrap().len(), 1, "{report}");
 }
+
+/// A trimmed ledger, closed.
+async fn trimmed() -> TempDir {
+    let bench = Bench::with(|options| {
+        small(options);
+        options.settings.retention.bytes = Some(5_000);
+    });
+    for n in 0..90 {
+        publish_keyed(&bench.engine, "a", n).await;
+    }
+    engine::maintain::retention::run(&bench.tenant).unwrap().unwrap();
+    bench.engine.close().await.unwrap();
+    bench.dir
+}
+
+fn flip(path: &std::path::Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_salvaged_of_a_trimmed_ledger_verifies_and_opens_wherever_the_damage_is() {
+    let dir = trimmed().await;
+    let all = segments(dir.path()).len();
+    let new = TempDir::new();
+    for nth in 0..all {
+        let (bad, to) = (new.path().join(format!("bad{nth}")), new.path().join(format!("to{nth}")));
+        std::fs::create_dir_all(&bad).unwrap();
+        crate::temp::copy_tree(dir.path(), &bad);
+        flip(&segments(&bad)[nth]);
+        let saved = salvage(&bad, &to).unwrap().to_json();
+        let first = segments(&to)[0].file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
+        let report = look(&to);
+        assert_eq!(
+            (&report["ok"], &report["tenants"][0]["problems"]),
+            (&json!(true), &json!([])),
+            "{nth} {saved}"
+        );
+        assert_eq!(report["tenants"][0]["last"], saved["tenants"][0]["last"]);
+        let engine = Engine::open(&to).unwrap();
+        assert_eq!(engine.main().unwrap().first(), first, "{nth}");
+        let position = publish_keyed(&engine, "b", 1_000).await;
+        assert_eq!(engine.main().unwrap().event(&position.to_string()).unwrap().envelope.topic, "b");
+        engine.close().await.unwrap();
+        drop(engine);
+        std::fs::remove_file(to.join("tenants/main/state.db")).unwrap();
+        drop(Engine::open(&to).unwrap());
+        assert_eq!(look(&to)["ok"], true, "{nth}: also after a rebuild");
+    }
+}
+
+#[tokio::test]
+async fn a_group_stops_before_a_segment_that_is_gone_and_the_engine_is_not_ready() {
+    let bench = Bench::with(small);
+    for n in 0..60 {
+        publish_keyed(&bench.engine, "a", n).await;
+    }
+    bench.engine.close().await.unwrap();
+    let Bench { dir, engine, tenant, .. } = bench;
+    drop((engine, tenant));
+    std::fs::remove_file(&segments(dir.path())[1]).unwrap();
+    let engine = Engine::open(dir.path()).unwrap();
+    let tenant = engine.main().unwrap();
+    assert!(engine.health().ready);
+    let put = tenant.put_group("g", &json!({"pattern": "#", "start": "beginning"})).await;
+    let refused = match put {
+        Err(problem) => problem,
+        Ok(_) => loop {
+            match tenant.pull("g", 1000, std::time::Duration::ZERO).await {
+                Ok(out) => assert!(!out.is_empty(), "it has passed over what is gone"),
+                Err(problem) => break problem,
+            }
+        },
+    };
+    assert_eq!(refused.code(), Code::StoreCorrupt);
+    assert!(!engine.health().ready && engine.health().failing.len() == 1, "{:?}", engine.health());
+    let gone = segments(dir.path())[0].file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
+    let next = segments(dir.path())[1].file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
+    assert_eq!(gone, 1);
+    assert_eq!(tenant.event(&(next - 1).to_string()).unwrap_err().code(), Code::StoreCorrupt);
+    assert_eq!(tenant.event(&next.to_string()).unwrap().position, next);
+}
+
+#[tokio::test]
+async fn a_record_of_a_later_version_after_a_clean_stop_is_newer_not_damage() {
+    for (kind, data) in [("wholly.new", "{}"), ("format.raised", "{\"n\":999}")] {
+        let bench = Bench::new();
+        publish_keyed(&bench.engine, "a", 1).await;
+        bench.engine.close().await.unwrap();
+        let Bench { dir, engine, tenant, .. } = bench;
+        drop((engine, tenant));
+        let folder = dir.path().join("tenants/main/ledger");
+        let head = ledger::closed_at(&ledger::disk::OsDisk, &folder).unwrap();
+        let mut batch = ledger::Batch::new(head, head.position, model::Timestamp::EPOCH);
+        batch.commit(&[ledger::NewRecord { kind, version: 1, data: data.into(), body: None }]);
+        let path = segments(dir.path())[0].clone();
+        std::fs::write(&path, [std::fs::read(&path).unwrap(), batch.bytes().to_vec()].concat()).unwrap();
+        let error = Engine::open(dir.path()).and_then(|engine| engine.main()).err().unwrap();
+        assert_eq!(error.code(), Code::StoreNewer, "{kind}: {error}");
+        if kind == "wholly.new" {
+            let report = look(dir.path());
+            let tenant = &report["tenants"][0];
+            assert_eq!((&report["ok"], &tenant["state"]), (&json!(false), &json!("skipped")), "{report}");
+            assert!(tenant["problems"][0]["message"].as_str().unwrap().contains(kind), "{report}");
+        }
+    }
+}
