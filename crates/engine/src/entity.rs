@@ -85,11 +85,12 @@ impl Action {
 }
 
 /// What the row must be before the write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
     #[default]
     Anything,
     Version(Position),
+    OneOf(Vec<Position>),
     Present,
     Absent,
 }

@@ -33,6 +33,12 @@ pub fn is_engine(topic: &str) -> bool {
     matches!(first_word(topic), "automation" | "engine") || topic == "workflow.dispatch_failed"
 }
 
+/// Whether it tells of a row of the house itself, such as a token: it says who may do what, and meets only patterns that are its
+/// very topic.
+pub fn is_house(topic: &str) -> bool {
+    topic.starts_with("graph.") && topic.contains(".v1:everwhen:")
+}
+
 fn first_word(topic: &str) -> &str {
     topic.split('.').next().unwrap_or_default()
 }
@@ -97,9 +103,11 @@ impl Pattern {
     }
 
     /// Whether an event with this topic reaches the pattern: as [`Pattern::matches`], but the engine's own
-    /// events only when the first word is literal.
+    /// events only when the first word is literal, and those of the house only when every word is.
     pub fn receives(&self, topic: &str) -> bool {
-        (self.first_word_literal() || !is_engine(topic)) && self.matches(topic)
+        (self.is_literal() || !is_house(topic))
+            && (self.first_word_literal() || !is_engine(topic))
+            && self.matches(topic)
     }
 }
 

@@ -20,7 +20,7 @@ pub const DRAIN_FOR: Duration = Duration::from_secs(2);
 /// Nesting of JSON in what is not an event.
 const DEPTH_MAX: usize = 128;
 
-/// The whole body; `body.too_large` above `bytes_max`, `request.timeout` when it does not arrive in time.
+/// The whole body; `body.too_large` above `bytes_max`, `body.timeout` when it does not arrive in time.
 pub async fn read(mut body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Problem> {
     match tokio::time::timeout(patience, collect(&mut body, bytes_max)).await {
         Ok(Ok(Some(bytes))) => Ok(bytes),
@@ -32,7 +32,7 @@ pub async fn read(mut body: Body, bytes_max: usize, patience: Duration) -> Resul
         Ok(Err(problem)) => Err(problem),
         Err(_) => {
             let detail = format!("the body did not arrive within {} s", patience.as_secs());
-            Err(Problem::new(Code::RequestTimeout, detail).hint("send it faster, or in smaller parts"))
+            Err(Problem::new(Code::BodyTimeout, detail).hint("send it faster, or in smaller parts"))
         }
     }
 }

@@ -16,6 +16,7 @@ use model::{Code, Position, Problem};
 
 use crate::problem::{Refusal, bad_request};
 use crate::query::Params;
+use crate::socket::Cut;
 use crate::{Doors, aside, audit, body, rights};
 
 pub const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
@@ -100,6 +101,17 @@ impl Call {
     pub fn over(&self) -> impl Future<Output = Problem> + Send + use<> {
         let (doors, grant, tenant) = (self.doors.clone(), self.grant.clone(), self.tenant.clone());
         async move { rights::over(&doors, grant, tenant).await }
+    }
+
+    /// Ready once the client will say no more and perhaps has gone: nothing new is then handed to it.
+    pub fn said_all(&self) -> impl Future<Output = ()> + Send + use<> {
+        let cut = self.head.extensions.get::<Cut>().cloned();
+        async move {
+            match cut {
+                Some(cut) => cut.said_all().await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// The query's parameters, of which only `known` may stand there.

@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use axum::response::IntoResponse;
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use model::{Code, Problem};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::body::DRAIN_FOR;
 use crate::logins::Peer;
+use crate::patience::Patience;
 use crate::problem::Refusal;
+use crate::socket::Socket;
 use crate::{Doors, Phase, aside, guard, router};
 
 /// Longest head of a request: line and headers.
@@ -32,11 +34,6 @@ const BUFFER_BYTES_MAX: usize = 128 * 1024;
 const HTTP2: &[u8; 14] = b"PRI * HTTP/2.0";
 /// Calls under way on one connection.
 const STREAMS_MAX: u32 = 200;
-
-/// Ends the connection of the request that it came with, whatever is still to be sent on it: a client that does not
-/// read keeps the connection busy, and nothing else notices.
-#[derive(Clone)]
-pub struct Cut(pub Arc<Notify>);
 
 /// Held by whatever outlives its request on an upgraded connection: the server waits for it when it stops.
 #[derive(Clone)]
@@ -96,9 +93,10 @@ async fn pause_after(error: &std::io::Error) {
 
 /// HTTP/2 by prior knowledge begins with words that no request of HTTP/1.1 begins with. They are looked at and left where
 /// they are; who says nothing in time is not waited for.
-async fn speaks_http2(socket: &TcpStream, patience: Duration) -> Option<bool> {
+async fn speaks_http2(socket: &TcpStream, patience: Patience) -> Option<bool> {
     let mut begun = [0; HTTP2.len()];
-    let looked = tokio::time::timeout(patience, async {
+    tokio::time::timeout(patience.head, socket.peek(&mut begun)).await.ok()?.ok()?;
+    let looked = tokio::time::timeout(patience.begun, async {
         loop {
             let length = socket.peek(&mut begun).await.ok()?;
             if length == 0 || length == HTTP2.len() || begun[..length] != HTTP2[..length] {
@@ -160,7 +158,7 @@ async fn turned_away(mut socket: TcpStream) {
 
 async fn plain(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<Doors>, held: Held) {
     let spoken = tokio::select! {
-        spoken = speaks_http2(&socket, doors.patience.head) => spoken,
+        spoken = speaks_http2(&socket, doors.patience) => spoken,
         () = doors.closing() => None,
     };
     match spoken {
@@ -185,67 +183,103 @@ async fn connection(
     doors: Arc<Doors>,
     held: Held,
 ) {
-    let (patience, cut) = (doors.patience, Cut(Arc::new(Notify::new())));
-    let service = {
-        let (doors, cut) = (doors.clone(), (spoken == Spoken::Http1).then(|| cut.clone()));
-        service_fn(move |mut request: Request<Incoming>| {
-            let extensions = request.extensions_mut();
-            if let Some(cut) = &cut {
-                extensions.insert(cut.clone());
-            }
-            extensions.insert(peer);
-            extensions.insert(held.clone());
-            guard::answer(router.clone(), doors.clone(), request)
-        })
-    };
-    let io = TokioIo::new(socket);
     match spoken {
-        Spoken::Http1 => {
-            // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may
-            // wait for just those answers before it sends more.
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(patience.head)
-                .max_header_size(HEAD_BYTES_MAX)
-                .max_buf_size(BUFFER_BYTES_MAX)
-                .serve_connection(io, service)
-                .with_upgrades();
-            driven(pin!(connection), |connection| connection.graceful_shutdown(), &doors, &cut).await;
-        }
+        Spoken::Http1 => http1_on(Socket::new(socket), peer, router, doors, held).await,
         Spoken::Http2 => {
+            let service = {
+                let doors = doors.clone();
+                service_fn(move |request| {
+                    guard::answer(router.clone(), doors.clone(), from(request, peer, &held))
+                })
+            };
             let connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(STREAMS_MAX)
                 .max_header_list_size(HEAD_BYTES_MAX as u32)
                 .max_send_buf_size(BUFFER_BYTES_MAX)
-                .keep_alive_interval(patience.ping)
-                .keep_alive_timeout(patience.head)
-                .serve_connection(io, service);
-            driven(pin!(connection), |connection| connection.graceful_shutdown(), &doors, &cut).await;
+                .keep_alive_interval(doors.patience.ping)
+                .keep_alive_timeout(doors.patience.head)
+                .serve_connection(TokioIo::new(socket), service);
+            let gone = std::future::pending();
+            driven(pin!(connection), |connection| connection.graceful_shutdown(), &doors, gone).await;
         }
     }
 }
 
-/// Until it ends, is cut, or the server stops and its grace with it.
+fn from(mut request: Request<Incoming>, peer: Peer, held: &Held) -> Request<Incoming> {
+    request.extensions_mut().insert(peer);
+    request.extensions_mut().insert(held.clone());
+    request
+}
+
+async fn http1_on<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    socket: Socket<S>,
+    peer: Peer,
+    router: axum::Router,
+    doors: Arc<Doors>,
+    held: Held,
+) {
+    let service = {
+        let (doors, socket) = (doors.clone(), socket.clone());
+        service_fn(move |request: Request<Incoming>| {
+            let mut request = from(request, peer, &held);
+            request.extensions_mut().insert(socket.cut.clone());
+            let (router, doors, socket) = (router.clone(), doors.clone(), socket.clone());
+            socket.asked();
+            async move {
+                let answer = guard::answer(router, doors, request).await;
+                let whole = answer.as_ref().is_ok_and(|answer| answer.body().size_hint().exact().is_some());
+                socket.answered(!whole);
+                answer
+            }
+        })
+    };
+    // Not `pipeline_flush`: it holds answers back while unread input is there, and an NDJSON client may
+    // wait for just those answers before it sends more.
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .half_close(true)
+        .header_read_timeout(doors.patience.head)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(socket.clone()), service)
+        .with_upgrades();
+    let ended = {
+        let gone = async {
+            tokio::select! {
+                () = socket.cut.asked() => {}
+                () = socket.gone(doors.patience.begun) => {}
+            }
+        };
+        driven(pin!(connection), |connection| connection.graceful_shutdown(), &doors, gone).await
+    };
+    if ended && *doors.phase.borrow() == Phase::Open {
+        socket.linger().await;
+    }
+}
+
+/// Until it ends, nobody is there, or the server stops and its grace with it; whether it ended by itself.
 async fn driven<C: Future<Output = hyper::Result<()>>>(
     mut connection: Pin<&mut C>,
     finish: fn(Pin<&mut C>),
     doors: &Doors,
-    cut: &Cut,
-) {
-    let mut phase = doors.phase.clone();
+    gone: impl Future<Output = ()>,
+) -> bool {
+    let (mut phase, mut gone) = (doors.phase.clone(), pin!(gone));
     loop {
         tokio::select! {
+            // The connection first: what it does is then seen by who watches it.
+            biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended early");
                 }
-                return;
+                return true;
             }
-            () = cut.0.notified() => return,
+            () = &mut gone => return false,
             changed = phase.changed() => {
                 if changed.is_err() || *phase.borrow_and_update() == Phase::Cut {
-                    return;
+                    return false;
                 }
                 finish(connection.as_mut());
             }

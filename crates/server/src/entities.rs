@@ -165,7 +165,7 @@ fn tagged(status: StatusCode, row: &Row, value: Value) -> Response {
     response
 }
 
-/// `If-Match` names the version that is meant, `If-None-Match: *` a row that is not there yet.
+/// `If-Match` names the version that is meant, or several of which it must be one; `If-None-Match: *` a row that is not there yet.
 fn expectation(headers: &HeaderMap) -> Result<Expect, Problem> {
     if let Some(none) = headers.get(IF_NONE_MATCH) {
         return match none.as_bytes() {
@@ -173,14 +173,18 @@ fn expectation(headers: &HeaderMap) -> Result<Expect, Problem> {
             _ => Err(bad_request("If-None-Match", "is only understood as \"*\" on a write")),
         };
     }
-    let Some(tag) = headers.get(IF_MATCH) else { return Ok(Expect::Anything) };
-    let text = tag.to_str().unwrap_or_default().trim();
-    if text == "*" {
+    let given = headers.get_all(IF_MATCH).into_iter().map(|value| value.to_str().unwrap_or_default());
+    let tags: Vec<&str> = given.flat_map(|value| value.split(',')).map(str::trim).collect();
+    if tags.contains(&"*") {
         return Ok(Expect::Present);
     }
-    let version = text.trim_start_matches("W/").trim_matches('"').parse();
     // A tag that is none of ours cannot be the row's.
-    Ok(Expect::Version(version.unwrap_or(0)))
+    let version = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').parse().unwrap_or(0);
+    Ok(match tags[..] {
+        [] => Expect::Anything,
+        [tag] => Expect::Version(version(tag)),
+        _ => Expect::OneOf(tags.into_iter().map(version).collect()),
+    })
 }
 
 /// Writes one line of an import.

@@ -37,6 +37,8 @@ const CODE: HeaderName = HeaderName::from_static("everwhen-code");
 const SERVICE: &str = "/everwhen.v1.EverwhenService/";
 /// Largest message of a client.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// Largest name of a service.
+const NAME_BYTES_MAX: usize = 1 << 10;
 /// Frames between a stream and its connection.
 const FRAMES_AHEAD: usize = 16;
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -75,8 +77,18 @@ async fn answered(doors: Arc<Doors>, request: Request<Body>) -> Result<Response,
         return Err(unknown(&path));
     }
     match path.as_str() {
-        "/grpc.health.v1.Health/Check" => return unary(&health()),
-        "/grpc.health.v1.Health/Watch" => return Ok(watch_health(doors)),
+        "/grpc.health.v1.Health/Check" => {
+            let asked = health_of(request.into_body(), &doors).await?;
+            return match asked.0 {
+                UNKNOWN => Err(Problem::new(Code::NotFound, format!("there is no service \"{}\"", asked.1))
+                    .hint("reflection lists what there is")),
+                status => unary(&health(status)),
+            };
+        }
+        "/grpc.health.v1.Health/Watch" => {
+            let (status, _) = health_of(request.into_body(), &doors).await?;
+            return Ok(watch_health(doors, status));
+        }
         reflection::V1 | reflection::V1_ALPHA => return Ok(reflection::open(request.into_body())),
         _ => {}
     }
@@ -115,7 +127,10 @@ async fn of_group(
     let mut settled = match name {
         "Pull" => {
             let max = (*max).clamp(1, PULL_MAX) as usize;
-            let wait = seconds.unwrap_or_default().min(WAIT_MAX);
+            let wait = seconds.unwrap_or_default();
+            if wait > WAIT_MAX {
+                return Err(Problem::new(Code::RequestInvalid, "\"wait_seconds\" is at most 60"));
+            }
             let pulled = tokio::select! {
                 biased;
                 pulled = seen.pull(group, max, wait) => pulled?,
@@ -146,15 +161,21 @@ fn unknown(path: &str) -> Problem {
         .hint("reflection lists what there is")
 }
 
+/// What is announced by `grpc-accept-encoding` is nothing.
+fn compressed() -> Problem {
+    Problem::new(Code::MethodNotAllowed, "a message is compressed, which is not understood here")
+        .hint("send it as it is")
+}
+
 /// The one message of a call.
 fn only(bytes: &[u8]) -> Result<&[u8], Problem> {
-    let wrong = || Problem::new(Code::RequestInvalid, "one message is expected, not compressed");
+    let wrong = || Problem::new(Code::RequestInvalid, "one message is expected");
     let (head, message) = bytes.split_at_checked(5).ok_or_else(wrong)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    if head[0] != 0 || message.len() != length {
-        return Err(wrong());
+    if head[0] != 0 {
+        return Err(compressed());
     }
-    Ok(message)
+    if message.len() == length { Ok(message) } else { Err(wrong()) }
 }
 
 /// Reads the messages of a stream one by one.
@@ -173,9 +194,11 @@ impl Incoming {
         loop {
             if let Some(head) = self.buffer.first_chunk::<5>() {
                 let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-                if head[0] != 0 || length > MESSAGE_BYTES_MAX {
-                    let detail = "a message is compressed, or longer than 4 MiB";
-                    return Err(Problem::new(Code::BodyTooLarge, detail));
+                if head[0] != 0 {
+                    return Err(compressed());
+                }
+                if length > MESSAGE_BYTES_MAX {
+                    return Err(Problem::new(Code::BodyTooLarge, "a message is longer than 4 MiB"));
                 }
                 if self.buffer.len() >= 5 + length {
                     self.buffer.advance(5);
@@ -261,17 +284,29 @@ impl hyper::body::Body for Frames {
     }
 }
 
-/// `SERVING`.
-fn health() -> Message {
+/// In the words of `grpc.health.v1`.
+const SERVING: u64 = 1;
+const UNKNOWN: u64 = 3;
+
+fn health(status: u64) -> Message {
     let mut message = Message::default();
-    message.number(1, 1);
+    message.number(1, status);
     message
 }
 
+/// How the service is that was asked for, and its name; without one the server itself is meant.
+async fn health_of(body: Body, doors: &Doors) -> Result<(u64, String), Problem> {
+    let bytes = body::read(body, NAME_BYTES_MAX, doors.patience.body).await?;
+    let named = proto::fields(only(&bytes)?)?.into_iter().find(|(number, _)| *number == 1);
+    let name = named.map(|(_, field)| field.text().map(str::to_owned)).transpose()?.unwrap_or_default();
+    let known = name.is_empty() || reflection::SERVICES.contains(&name.as_str());
+    Ok((if known { SERVING } else { UNKNOWN }, name))
+}
+
 /// Says it once, and ends when the server stops or the client has gone.
-fn watch_health(doors: Arc<Doors>) -> Response {
+fn watch_health(doors: Arc<Doors>, status: u64) -> Response {
     let (frames, body) = mpsc::channel(FRAMES_AHEAD);
-    let _ = frames.try_send(Frame::data(framed(&health())));
+    let _ = frames.try_send(Frame::data(framed(&health(status))));
     aside::spawn(async move {
         tokio::select! {
             () = doors.closing() => {
@@ -293,6 +328,15 @@ mod tests {
     #[test]
     fn a_text_in_a_header_is_visible_ascii() {
         assert_eq!(escaped("100 % \"ä\"\n"), "100 %25 \"%C3%A4\"%0A");
+    }
+
+    #[test]
+    fn a_message_that_is_compressed_or_cut_short_is_not_read() {
+        assert_eq!(only(b"\0\0\0\0\x01x"), Ok(&b"x"[..]));
+        assert_eq!(messages::status(only(b"\x01\0\0\0\x01x").unwrap_err().code()), 12);
+        assert_eq!(messages::status(only(b"\0\0\0\0\x02x").unwrap_err().code()), 3);
+        assert_eq!(messages::status(Code::BodyTooLarge), 8);
+        assert_eq!(messages::status(Code::BodyTimeout), 4);
     }
 
     #[test]

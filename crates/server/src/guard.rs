@@ -116,12 +116,12 @@ async fn route(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Res
     if grpc::concerns(&request) {
         return Ok(grpc::answer(doors, request).await);
     }
-    if idempotency::concerns(request.method(), request.uri().path(), request.headers()) {
-        return idempotency::once(router, doors, request).await;
-    }
     let mut request = request;
     if request.uri().path() == "/mcp" {
         request.extensions_mut().insert(mcp::Inside(router.clone()));
+    }
+    if idempotency::concerns(request.method(), request.uri().path(), request.headers()) {
+        return idempotency::once(router, doors, request).await;
     }
     if request.method() != Method::POST || request.uri().path() != "/v1/events" {
         return TowerToHyperService::new(router).call(request).await;

@@ -86,7 +86,8 @@ struct Given {
 
 /// Whether a request is answered by way of its key.
 pub fn concerns(method: &Method, path: &str, headers: &HeaderMap) -> bool {
-    let asked = path.starts_with("/v1/") && path != "/v1/events" || path.starts_with("/api/");
+    let asked =
+        path.starts_with("/v1/") && path != "/v1/events" || path.starts_with("/api/") || path == "/mcp";
     method == Method::POST && asked && headers.contains_key(KEY)
 }
 

@@ -56,6 +56,7 @@ mod runs;
 mod secrets;
 mod seed003;
 mod session;
+mod socket;
 mod spaces;
 mod stream;
 mod subscriptions;

@@ -109,7 +109,8 @@ fn parameters(route: &Route, line: &Operation<'_>) -> Vec<Value> {
     if route.method == "get" && route.path.starts_with("/v1/") && line.parameters.first() != Some(&"-") {
         all.push(parameter("query", "min_position"));
     }
-    if route.method == "post" && route.path.starts_with("/v1/") && route.needs != "open" {
+    // A delivery has its sender's id; one that only signs its body may say it here.
+    if route.method == "post" && (route.needs != "open" || route.path.starts_with("/hooks/")) {
         let mut key = parameter("header", "Idempotency-Key");
         if route.path == "/v1/events" {
             // Here it is the event's own key.

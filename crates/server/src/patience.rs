@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Patience {
     /// For the head of the next request, idle time between two requests included.
     pub head: Duration,
+    /// For the rest of a head that has begun.
+    pub begun: Duration,
     /// For a whole body that is read before it is answered.
     pub body: Duration,
     /// For the answer of a door, long polls included.
@@ -27,6 +29,7 @@ impl Default for Patience {
     fn default() -> Patience {
         Patience {
             head: Duration::from_secs(75),
+            begun: Duration::from_secs(15),
             body: Duration::from_secs(30),
             answer: Duration::from_secs(90),
             position: Duration::from_secs(2),

@@ -93,7 +93,7 @@ pub fn holds_the_directory(headers: &HeaderMap, doors: &Doors) -> bool {
 }
 
 /// Doors that hold who sees only a part to that part. Every other is closed to them: a new one is safe before it is named here.
-const OF_A_PART: [&str; 16] = [
+const OF_A_PART: [&str; 18] = [
     "/v1/events",
     "/v1/groups",
     "/v1/entities",
@@ -111,13 +111,15 @@ const OF_A_PART: [&str; 16] = [
     // Each of its tools asks a door of its own.
     "/mcp",
     "/ui",
+    // A session follows, pulls and settles as its token sees, and asks it for every request.
+    "/v1/ws",
+    "/everwhen.v1.EverwhenService",
 ];
 
 fn holds_to_a_part(path: &str) -> bool {
     let below =
         |door: &str| path.strip_prefix(door).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let follows = path.ends_with("/stream") && !matches!(path, "/v1/events/stream" | "/ui/stream");
-    !follows && (path == "/" || OF_A_PART.iter().any(|door| below(door)))
+    path == "/" || OF_A_PART.iter().any(|door| below(door))
 }
 
 fn closed_to_a_part(method: &Method) -> Problem {

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 
 use crate::aside::Task;
 use crate::caller::Call;
-use crate::{Doors, aside, audit, caller};
+use crate::{Doors, aside, audit, caller, rights};
 use outbox::{Outbox, slow};
 
 /// Subscriptions of one session.
@@ -111,6 +111,12 @@ impl<W: Wire> Session<W> {
                 .hint("come back with another one"));
         }
         Ok(())
+    }
+
+    /// Ready, with what to say, once the token or its tenant is no more: an idle session is told at once.
+    pub fn over(&self) -> impl Future<Output = Problem> + Send + use<W> {
+        let (doors, grant, tenant) = (self.doors.clone(), self.grant.clone(), self.tenant.clone());
+        async move { rights::over(&doors, grant, tenant).await }
     }
 
     /// Writes down what the client administered, as the route that does the same would.

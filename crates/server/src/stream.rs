@@ -16,10 +16,10 @@ use model::event::Event;
 use model::{Code, Position, Problem};
 
 use crate::caller::{Call, text};
-use crate::connection::Cut;
 use crate::pipe::{Feed, Outlet, pipe};
 use crate::problem::Answer;
 use crate::query::{Params, position};
+use crate::socket::Cut;
 use crate::{Doors, aside};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -77,7 +77,7 @@ fn streamed(outlet: Outlet) -> Response {
 /// What the reader was told last is still to be read; a reader that does not must not hold the connection for ever.
 async fn leave(feed: &Feed, cut: &Cut, doors: &Doors) {
     if tokio::time::timeout(doors.patience.farewell, feed.gone()).await.is_err() {
-        cut.0.notify_one();
+        cut.now();
     }
 }
 

@@ -72,11 +72,12 @@ pub async fn open(mut call: Call) -> Answer {
 /// Until either side ends it.
 async fn serve(mut socket: WebSocket, mut session: Session<Frames>) {
     let (doors, out) = (session.doors.clone(), session.out.clone());
-    let mut silence = 0;
+    let (mut silence, mut over) = (0, std::pin::pin!(session.over()));
     loop {
         let turn = timeout(doors.patience.ping, async {
             tokio::select! {
                 () = doors.closing() => Turn::Closing,
+                why = &mut over => Turn::Send(Taken::Over(why)),
                 said = socket.recv() => Turn::Said(said),
                 taken = out.next() => Turn::Send(taken),
             }

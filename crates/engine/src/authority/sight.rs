@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::event::{Band, Event};
 use model::group::Definition;
-use model::topic::Pattern;
+use model::topic::{Pattern, is_house};
 use model::{Code, Problem};
 use serde_json::Value;
 
@@ -56,12 +56,14 @@ impl Sight {
 
     /// Whether every event that such a group may deliver is seen.
     pub fn takes_all_of(&self, group: &Definition) -> bool {
-        let of_the_engine = |pattern: &Pattern| pattern.as_str().split('.').next() == Some("engine");
+        let of_the_engine = |pattern: &Pattern| {
+            pattern.as_str().split('.').next() == Some("engine") || is_house(pattern.as_str())
+        };
         self.is_whole() && !(self.no_acts && group.patterns.iter().any(of_the_engine))
     }
 
     fn sees_topic(&self, topic: &str) -> bool {
-        !(self.no_acts && topic.starts_with(ACTS))
+        !(self.no_acts && (topic.starts_with(ACTS) || is_house(topic)))
     }
 
     pub fn sees(&self, space: &str, band: Band) -> bool {
@@ -78,7 +80,15 @@ impl Sight {
 
     pub fn sees_event(&self, event: &Event) -> bool {
         let envelope = &event.envelope;
-        (self.is_whole() || self.sees(&envelope.space, envelope.band)) && self.sees_topic(&envelope.topic)
+        let seen = || self.sees(&envelope.space, envelope.band) && !self.is_of_all(event);
+        (self.is_whole() || seen()) && self.sees_topic(&envelope.topic)
+    }
+
+    /// What is told of sessions is of no space, and what is told of runs has no band of its own.
+    fn is_of_all(&self, event: &Event) -> bool {
+        let topic = &event.envelope.topic;
+        event.position == 0 && topic.starts_with("session.")
+            || self.max_band().is_some() && topic.starts_with("automation.")
     }
 
     /// As [`Sight::sees_event`], of an event as it is told. What is no event is not seen.
@@ -199,7 +209,12 @@ mod tests {
         );
         let act = json!({"space": "_system", "topic": "engine.audit.groups.seek"});
         assert!(!other.sees_told(&act) && Sight::default().of_one_who(true, true).sees_told(&act));
+        let row = json!({"space": "_system", "topic": "graph.node.created.v1:everwhen:token"});
+        assert!(!other.sees_told(&row) && Sight::default().of_one_who(true, true).sees_told(&row));
         let group = |pattern: &str| Definition::parse(&json!({ "pattern": pattern })).unwrap();
+        assert!(
+            !other.covers(&group("graph.node.created.v1:everwhen:token")) && other.covers(&group("graph.#"))
+        );
         assert!(!other.covers(&group("engine.audit.#")) && other.covers(&group("engine.#")));
         assert!(!other.takes_all_of(&group("engine.#")) && other.takes_all_of(&group("#")));
         assert!(other.narrowed(json!({"pattern": ["a", "engine.audit.*"]})).is_err());

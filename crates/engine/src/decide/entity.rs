@@ -381,14 +381,20 @@ fn hash_id(concept: &Concept, write: &Write) -> Result<String, Problem> {
 
 fn expect(write: &Write, prev: Option<&Row>, key: &Key) -> Result<(), Problem> {
     let (concept, _, id) = key;
-    let detail = match (write.expect, prev) {
+    let detail = match (&write.expect, prev) {
         (Expect::Anything, _) | (Expect::Present, Some(_)) | (Expect::Absent, None) => return Ok(()),
-        (Expect::Version(version), Some(row)) if row.version == version => return Ok(()),
+        (Expect::Version(version), Some(row)) if row.version == *version => return Ok(()),
+        (Expect::OneOf(versions), Some(row)) if versions.contains(&row.version) => return Ok(()),
         (Expect::Version(_), Some(_)) if planted("ignore_if_match") => return Ok(()),
         (Expect::Version(version), Some(row)) => {
             format!("\"{id}\" of \"{concept}\" is at version {}, not {version}", row.version)
         }
-        (Expect::Version(_) | Expect::Present, None) => format!("there is no \"{id}\" of \"{concept}\""),
+        (Expect::OneOf(_), Some(row)) => {
+            format!("\"{id}\" of \"{concept}\" is at version {}, none of those", row.version)
+        }
+        (Expect::Version(_) | Expect::OneOf(_) | Expect::Present, None) => {
+            format!("there is no \"{id}\" of \"{concept}\"")
+        }
         (Expect::Absent, Some(row)) => {
             format!("\"{id}\" of \"{concept}\" is there, at version {}", row.version)
         }

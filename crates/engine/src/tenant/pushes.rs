@@ -259,6 +259,7 @@ impl Tenant {
         });
         let told = row.fields.iter().filter(|(name, value)| *name != "secret" && !value.is_null());
         told.for_each(|(name, value)| push[name] = value.clone());
+        told_durations(&mut push);
         // Their names say what is sent; what they say is nobody's to read.
         if let Ok(Some(Value::Object(headers))) = self.reveal(row, "/headers") {
             push["headers"] = headers.into_iter().map(|(name, _)| (name, Value::from(MASK))).collect();
@@ -270,6 +271,17 @@ impl Tenant {
             }
         }
         push
+    }
+}
+
+/// However they were said, durations are told in seconds (contracts §0).
+fn told_durations(push: &mut Value) {
+    for pointer in ["/timeout", "/backoff/base", "/backoff/max"] {
+        if let Some(value) = push.pointer_mut(pointer)
+            && let Some(duration) = duration_of(value)
+        {
+            *value = duration_json(duration);
+        }
     }
 }
 

@@ -14,13 +14,17 @@ use std::time::Duration;
 
 use model::event::Event;
 use model::{Code, Position, Problem, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::search::Deferred;
 use super::{DeadLetterPage, GroupView, Tenant};
 use crate::authority::Sight;
 use crate::deliver::{Delivery, Token};
 use crate::history::read::Wanted;
+
+/// Decisions that are counted for who sees only a part.
+const COUNTED_AT_ONCE: usize = 1_000;
+const COUNTED_PAGES_MAX: usize = 10;
 
 /// A tenant and how much of it is seen.
 #[derive(Clone)]
@@ -124,10 +128,33 @@ impl Seen {
         if let Some(recent) = told["recent"].as_array_mut() {
             recent.retain(|decision| self.sees_decision(decision));
         }
+        if !self.sight.is_whole() {
+            told["counts"] = self.counted(name, since)?;
+        }
         if let Some(nearest) = told["nearest"].as_array_mut().filter(|_| !self.sight.sees_all()) {
             nearest.retain(|near| near["position"].as_u64().is_some_and(|at| self.sees_position(at)));
         }
         Ok(told)
+    }
+
+    /// Outcomes and reasons of what is seen, as far as the newest of them go.
+    fn counted(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
+        let mut counts = json!({});
+        let mut wanted =
+            Wanted { automation: Some(name.to_owned()), since, limit: COUNTED_AT_ONCE, ..Wanted::default() };
+        for _ in 0..COUNTED_PAGES_MAX {
+            let (decisions, next) = self.decisions(&wanted)?;
+            for decision in decisions {
+                let outcome = decision["outcome"].as_str().unwrap_or_default();
+                let count = &mut counts[outcome][decision["reason"].as_str().unwrap_or("-")];
+                *count = (count.as_u64().unwrap_or(0) + 1).into();
+            }
+            wanted.before = next;
+            if next.is_none() {
+                break;
+            }
+        }
+        Ok(counts)
     }
 
     pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {

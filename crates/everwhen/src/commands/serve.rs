@@ -124,6 +124,9 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         session.out.note(&format!("the owner's token, shown this once: {token}"));
         ready["owner_token"] = token.into();
     }
+    if args.no_auth {
+        session.out.note("--no-auth: whoever reaches this port from this machine may do everything");
+    }
     session.out.result(&ready, || format!("listening on {}", host.url()))?;
 
     tokio::select! {

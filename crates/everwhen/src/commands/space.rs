@@ -1,8 +1,10 @@
 //! `everwhen space`: seal what is written in a space, and forget one for good.
 
 use clap::Subcommand;
+use model::{Code, Problem};
 use serde_json::Value;
 
+use super::stdin;
 use crate::output::Stop;
 use crate::reach::Reach;
 use crate::session::Session;
@@ -38,12 +40,16 @@ enum What {
     #[command(after_long_help = "Examples:\n  everwhen space list --json")]
     List,
     /// Destroy its key and wipe what its events left, for ever
-    #[command(after_long_help = "Examples:\n  everwhen space forget clinic --yes")]
+    ///
+    /// Asks first when a person types it.
+    #[command(
+        after_long_help = "Examples:\n  everwhen space forget clinic\n  everwhen space forget clinic --yes"
+    )]
     Forget {
         /// Its name
         name: String,
-        /// Said on purpose: this cannot be undone
-        #[arg(long, required = true)]
+        /// Do not ask
+        #[arg(long)]
         yes: bool,
     },
 }
@@ -58,7 +64,13 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             })
         }
         What::List => list(&Reach::existing(session).await?, session).await,
-        What::Forget { name, .. } => {
+        What::Forget { name, yes } => {
+            let what = format!("This destroys the key of \"{name}\" and what its events say, for ever.");
+            if !yes && !stdin::confirms(&what, &name)? {
+                return Err(Problem::new(Code::UsageInvalid, format!("\"{name}\" stays as it is"))
+                    .hint("type its name to forget it, or give --yes")
+                    .into());
+            }
             let space = Reach::existing(session).await?.forget_space(&name).await?;
             session.out.result(&space, || format!("{name} is forgotten: {} events", space["events"]))
         }

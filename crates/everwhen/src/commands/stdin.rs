@@ -1,7 +1,7 @@
 //! Reading what is piped in or named as a file, by the line and without holding all of it.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 
 use bytes::Bytes;
 use model::{Code, Problem};
@@ -48,6 +48,15 @@ pub fn line() -> Result<Option<String>, Problem> {
     let text =
         line.map(|line| String::from_utf8(line.to_vec())).transpose().map_err(|error| wrong(&error))?;
     Ok(text.map(|text| text.trim().to_owned()))
+}
+
+/// Whether a person at a terminal means it; a script has said so by asking.
+pub fn confirms(what: &str, name: &str) -> Result<bool, Problem> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(true);
+    }
+    eprint!("{what} Type its name to go on: ");
+    Ok(line()?.is_some_and(|line| line == name))
 }
 
 /// The lines of an input, read on a thread of their own so that a slow pipe holds nothing else up. Each keeps its

@@ -1,7 +1,5 @@
 //! `everwhen tenants`: who has a ledger of their own in this house.
 
-use std::io::IsTerminal;
-
 use clap::Subcommand;
 use model::{Code, Problem};
 use serde_json::{Value, json};
@@ -109,7 +107,8 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             shown(&reach.set_quota(&name, &said).await?, session)
         }
         What::Rm { name, yes } => {
-            if !yes && !confirmed(&name)? {
+            let what = format!("This removes \"{name}\" for ever, with every event in it.");
+            if !yes && !stdin::confirms(&what, &name)? {
                 return Err(Problem::new(Code::UsageInvalid, format!("\"{name}\" stays as it is"))
                     .hint("type its name to remove it, or give --yes")
                     .into());
@@ -118,15 +117,6 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             session.out.result(&json!({"deleted": true}), || format!("\"{name}\" is gone"))
         }
     }
-}
-
-/// Whether a person at a terminal means it; a script has said so by asking.
-fn confirmed(name: &str) -> Result<bool, Problem> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Ok(true);
-    }
-    eprint!("This removes \"{name}\" for ever, with every event in it. Type its name to go on: ");
-    Ok(stdin::line()?.is_some_and(|line| line == name))
 }
 
 async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {

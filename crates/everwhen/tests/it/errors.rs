@@ -56,6 +56,12 @@ const BY_TEST: &[(&str, &str, &str, &str)] = &[
         "request.timeout",
         "takes long",
         "server/tests/it/corners.rs",
+        "an_answer_that_does_not_come_is_not_waited_for_for_ever",
+    ),
+    (
+        "body.timeout",
+        "takes long",
+        "server/tests/it/corners.rs",
         "a_body_that_does_not_arrive_is_not_waited_for_for_ever",
     ),
     (

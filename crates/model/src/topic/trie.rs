@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use super::{Pattern, Word, is_engine, words};
+use super::{Pattern, Word, is_engine, is_house, words};
 
 mod edges;
 mod few;
@@ -132,6 +132,10 @@ impl<T: Copy + Ord> Trie<T> {
 
     /// Adds to `out` the values that an event with this topic reaches, as [`Pattern::receives`].
     pub fn receivers(&self, topic: &str, out: &mut Vec<T>) {
+        if is_house(topic) {
+            out.extend(self.exact.get(topic).into_iter().flat_map(Few::as_slice));
+            return;
+        }
         self.walk(topic, !is_engine(topic), out);
     }
 

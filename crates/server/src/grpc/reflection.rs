@@ -16,7 +16,7 @@ pub const V1: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 pub const V1_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
 const DESCRIPTORS: &[u8] = include_bytes!("../../../../proto/everwhen/v1/everwhen.binpb");
-const SERVICES: [&str; 3] =
+pub const SERVICES: [&str; 3] =
     ["everwhen.v1.EverwhenService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"];
 const OWN: &str = "everwhen/v1/everwhen.proto";
 const PACKAGE: &str = "everwhen.v1.";

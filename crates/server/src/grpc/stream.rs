@@ -57,11 +57,12 @@ async fn serve(
     frames: &mpsc::Sender<Frame<Bytes>>,
 ) -> Result<(), Problem> {
     let (doors, out) = (session.doors.clone(), session.out.clone());
-    let mut said_all = false;
+    let (mut said_all, mut over) = (false, std::pin::pin!(session.over()));
     loop {
         let turn = timeout(doors.patience.ping, async {
             tokio::select! {
                 () = doors.closing() => Turn::Closing,
+                why = &mut over => Turn::Send(Taken::Over(why)),
                 () = frames.closed() => Turn::Gone,
                 said = incoming.next(), if !said_all => Turn::Said(said),
                 taken = out.next() => Turn::Send(taken),

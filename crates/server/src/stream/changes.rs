@@ -15,9 +15,9 @@ use model::Problem;
 
 use super::{after, has_room, leave, next, problem_frame, ready, streamed};
 use crate::caller::Call;
-use crate::connection::Cut;
 use crate::pipe::{Feed, pipe};
 use crate::problem::Answer;
+use crate::socket::Cut;
 use crate::{Doors, aside, runs};
 
 pub async fn runs(call: Call) -> Answer {

@@ -1,11 +1,12 @@
 //! What clients do wrong, and what operators look at.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use serde_json::json;
 use server::Patience;
 
+use crate::client::Client;
 use crate::harness::Server;
 
 #[test]
@@ -43,7 +44,92 @@ fn a_body_that_does_not_arrive_is_not_waited_for_for_ever() {
     let mut client = server.client();
     client.head("POST", "/v1/events", &["content-type: application/json"], Some(100));
     client.write(b"{");
-    client.reply().refused(503, "request.timeout");
+    client.reply().refused(408, "body.timeout");
+}
+
+#[test]
+fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
+    let patience = Patience { answer: Duration::from_millis(50), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    server.put("/v1/groups/g", r##"{"pattern":"#"}"##).ok(201);
+    server.post("/v1/groups/g/pull", r#"{"wait":"30s"}"#).refused(503, "request.timeout");
+}
+
+/// Everything that a half-closed connection is told, until the server closes its half, too.
+fn told(client: &mut Client) -> String {
+    client.end();
+    let mut told = String::new();
+    client.reader.read_to_string(&mut told).unwrap();
+    told
+}
+
+#[test]
+fn who_has_closed_their_half_is_answered() {
+    let server = Server::start();
+    server.put("/v1/groups/g", r##"{"pattern":"#"}"##).ok(201);
+    for n in 1..=10 {
+        let mut client = server.client();
+        let body = br#"{"topic":"a.b"}"#;
+        client.head("POST", "/v1/events", &["content-type: application/json"], Some(body.len()));
+        client.write(body);
+        let told = told(&mut client);
+        assert!(told.starts_with("HTTP/1.1 201"), "{n}: {told}");
+    }
+    let mut client = server.client();
+    client.head("GET", "/v1/events", &[], Some(0));
+    let events = told(&mut client);
+    assert!(
+        events.starts_with("HTTP/1.1 200") && events.matches("\"topic\":\"a.b\"").count() == 10,
+        "{events}"
+    );
+    // Nobody may be there any more: what is there is handed out, what would come later is not waited for.
+    for deliveries in [10, 0] {
+        let mut client = server.client();
+        let body = br#"{"wait":"60s"}"#;
+        let media = ["content-type: application/json"];
+        client.head("POST", "/v1/groups/g/pull", &media, Some(body.len()));
+        client.write(body);
+        let told = told(&mut client);
+        assert_eq!(told.matches("\"token\"").count(), deliveries, "{told}");
+    }
+    let mut client = server.client();
+    client.head("GET", "/v1/events/stream?after=0", &[], Some(0));
+    let told = told(&mut client);
+    assert!(told.contains("event: ready") && told.matches("\nid: ").count() == 10, "{told}");
+}
+
+#[test]
+fn a_head_that_stops_half_way_is_not_waited_for_as_long_as_an_idle_client() {
+    let patience = Patience { begun: Duration::from_millis(50), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    for begun in [&b"GET /livez HTT"[..], b"P"] {
+        let mut client = server.client();
+        client.write(begun);
+        let mut rest = String::new();
+        let _ = client.reader.read_to_string(&mut rest);
+        assert!(!rest.contains("200"), "{rest}");
+    }
+    let mut client = server.client();
+    assert_eq!(client.send("GET", "/livez", &[], "").status, 200);
+    client.write(b"GET /livez HTT");
+    let mut rest = String::new();
+    let _ = client.reader.read_to_string(&mut rest);
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn who_sends_far_too_much_gets_to_read_the_refusal() {
+    let server = Server::start();
+    for (path, status) in [("/v1/events", 413), ("/v1/nothing", 404)] {
+        let mut client = server.client();
+        let bytes = 100 << 20;
+        client.head("POST", path, &["content-type: application/json"], Some(bytes));
+        let part = vec![b' '; 1 << 20];
+        for _ in 0..bytes / part.len() {
+            client.reader.get_mut().write_all(&part).unwrap();
+        }
+        assert_eq!(client.reply().status, status);
+    }
 }
 
 #[test]

@@ -116,6 +116,10 @@ fn what_does_not_fit_or_is_not_as_expected_is_refused() {
     server.send("PUT", API, &[json, &tag], r#"{"latencyMs":1}"#).ok(200);
     server.send("PUT", API, &[json, &tag], r#"{"latencyMs":2}"#).refused(412, "if_match.failed");
     server.send("DELETE", API, &[&tag], "").refused(412, "if_match.failed");
+    let version = server.get(API).ok(200)["version"].clone();
+    let several = format!("if-match: \"1\", \"{version}\"");
+    server.send("PUT", API, &[json, "if-match: \"1\", \"2\""], "{}").refused(412, "if_match.failed");
+    server.send("PUT", API, &[json, &several], r#"{"latencyMs":3}"#).ok(200);
 }
 
 #[test]

@@ -94,6 +94,17 @@ fn tools_read_what_was_published_and_say_what_is_wrong() {
 }
 
 #[test]
+fn a_tool_is_called_once_under_a_key() {
+    let server = Server::start();
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "publish_event", "arguments": {"topic": "a.b"}}});
+    let first = send(&server, &["idempotency-key: k"], &message).ok(200);
+    assert_eq!(first["result"]["isError"], false, "{first}");
+    assert_eq!(send(&server, &["idempotency-key: k"], &message).ok(200), first);
+    assert_eq!(server.get("/v1/events").ok(200)["events"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_change_is_applied_only_with_the_hash_of_the_plan_that_it_still_is() {
     let server = Server::start();
     let files = json!({"a.yaml": YAML});

@@ -8,7 +8,7 @@ use crate::harness::Server;
 fn a_push_is_a_row_with_a_group_and_tells_its_secret_once() {
     let server = Server::start();
     let said = json!({"url": "https://shop.example.org/in", "pattern": ["order.*", "stock.#"], "ordered": true,
-        "filter": "event.payload.n > 1", "format": "cloudevents"});
+        "filter": "event.payload.n > 1", "format": "cloudevents", "backoff": {"base": "100ms", "max": "1m"}});
     let made = server.put("/v1/push/shop", said.to_string()).ok(201);
     assert!(made["secret"].as_str().unwrap().starts_with("whsec_"));
     assert_eq!((&made["state"], &made["group"]), (&json!("active"), &json!("push-shop")));
@@ -17,6 +17,7 @@ fn a_push_is_a_row_with_a_group_and_tells_its_secret_once() {
         (shown.get("secret"), &shown["lag"], &shown["format"]),
         (None, &json!(0), &json!("cloudevents"))
     );
+    assert_eq!(shown["backoff"], json!({"base": 0.1, "max": 60}), "durations are told in seconds");
     assert_eq!(server.get("/v1/groups/push-shop").ok(200)["ordering"], "strict");
     let again = server.put("/v1/push/shop", said.to_string()).ok(200);
     assert_eq!(again.get("secret"), None, "the one that was told stays");

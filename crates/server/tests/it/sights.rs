@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::client::{Pieces, Reply};
 use crate::harness::Server;
 use crate::rights::{LOCAL, asked, server, token};
+use crate::socket::Socket;
 
 /// `a` up to amber, of a tenant that has events in `a` and `b`.
 struct Stage {
@@ -220,6 +221,8 @@ fn rows_and_runs_are_seen_by_their_space_and_their_event() {
         assert_eq!(words(&of(hidden), hidden), words(&of(missing), missing));
         of(some[0]["id"].as_str().unwrap()).ok(200);
     }
+    let explained = stage.ask(&stage.narrow, "GET", "/v1/explain/automation/echo", Value::Null).ok(200);
+    assert_eq!(explained["counts"], json!({"ran": {"-": 1}}), "only what is seen is counted");
     for path in ["/v1/decisions", "/v1/explain/automation/echo", "/v1/runs", "/v1/waits"] {
         let told = stage.ask(&stage.narrow, "GET", path, Value::Null).ok(200).to_string();
         assert!(!told.contains("hidden-1") && !told.contains(hidden), "{path}: {told}");
@@ -232,6 +235,90 @@ fn rows_and_runs_are_seen_by_their_space_and_their_event() {
     // A door that nobody vetted is closed, whatever it needs.
     stage.ask(&stage.narrow, "GET", "/v1/records", Value::Null).refused(404, "not_found");
     stage.ask(&stage.narrow, "POST", "/v1/plan", json!({})).refused(403, "auth.denied");
+}
+
+#[test]
+fn sessions_and_streams_of_runs_tell_of_what_is_seen() {
+    let stage = Stage::new();
+    let echo = "automation: echo\ntriggers: [{event: t.x}]\nactions: [{vars: {said: \"{{ event.payload.canary }}\"}}]\n";
+    stage.ask(&stage.owner, "POST", "/v1/apply", json!({"files": {"echo.yaml": echo}})).ok(200);
+    stage.ask(&stage.owner, "PUT", "/v1/groups/g", json!({"pattern": "t.#"})).ok(201);
+    stage.ask(&stage.owner, "PUT", "/v1/groups/of-b", json!({"pattern": "t.#", "space": "b"})).ok(201);
+    let bearer = format!("authorization: Bearer {}", stage.narrow);
+    let mut socket = Socket::open(&stage.server, &[&bearer]);
+    let subscribe =
+        |id: &str, kind: u16| json!({"subscribe": {"subscription_id": id, "kind": kind, "filter": "#"}});
+    for kind in [100, 600] {
+        assert!(socket.ask(subscribe(&kind.to_string(), kind))["ok"].is_object(), "{kind}");
+    }
+    let mut follow = ["/v1/runs/stream", "/v1/decisions/stream"].map(|path| {
+        let mut client = stage.server.client();
+        client.head("GET", path, &[&bearer], Some(0));
+        let mut stream = Pieces::of(client, "\n\n");
+        assert!(stream.next().unwrap().contains("event: ready"));
+        stream
+    });
+    let refused = socket.ask(json!({"consume": {"subscription_id": "b", "group": "of-b"}}));
+    let absent = socket.ask(json!({"consume": {"subscription_id": "b", "group": "of-z"}}));
+    assert_eq!(refused.to_string().replace("of-b", "X"), absent.to_string().replace("of-z", "X"));
+    let hidden = stage.publish("b", "green", "hidden-1");
+    stage.publish("a", "red", "hidden-2");
+    let seen = stage.publish("a", "green", "seen-1");
+    assert!(
+        socket.ask(json!({"consume": {"subscription_id": "g", "group": "g", "credits": 3}}))["ok"]
+            .is_object()
+    );
+    let delivered = socket.json()["payload"]["delivery"].clone();
+    assert_eq!(delivered["event"]["id"], "seen-1");
+    for stream in &mut follow {
+        let told = stream.next().unwrap();
+        let said: Value = serde_json::from_str(told.rsplit_once("data: ").unwrap().1).unwrap();
+        let event = said["event"].as_u64().or(said["occurrence"]["position"].as_u64());
+        assert!(event == Some(seen) && event != Some(hidden), "{told}");
+    }
+    socket.say(&json!({"type": "run_automation", "automationId": "echo"}));
+    assert_eq!(socket.json()["code"], "auth.denied");
+    // An idle session of a token that is no more is told at once.
+    let id = stage.ask(&stage.owner, "GET", "/v1/tokens", Value::Null).ok(200)["tokens"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|token| token["name"] == "narrow")
+        .unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    stage.ask(&stage.owner, "DELETE", &format!("/v1/tokens/{id}"), Value::Null).ok(200);
+    assert_eq!(socket.json()["payload"]["error"]["code"], "auth.required");
+}
+
+#[test]
+fn rows_of_the_house_are_told_to_who_names_them_and_administers() {
+    let stage = Stage::new();
+    let (viewer, _) = token(&stage.server, "main", json!({"role": "viewer"}));
+    stage
+        .ask(
+            &stage.owner,
+            "PUT",
+            "/v1/groups/all",
+            json!({"pattern": ["#", "graph.#"], "start": "beginning"}),
+        )
+        .ok(201);
+    stage.publish("a", "green", "one");
+    let named = "/v1/events?topic=graph.node.created.v1:everwhen:token";
+    for (path, of_owner, of_viewer) in
+        [("/v1/events", 1, 1), ("/v1/events?topic=graph.%23", 0, 0), (named, 3, 0)]
+    {
+        for (who, count) in [(&stage.owner, of_owner), (&viewer, of_viewer)] {
+            let found = stage.ask(who, "GET", path, Value::Null).ok(200);
+            assert_eq!(found["events"].as_array().unwrap().len(), count, "{path}: {found}");
+        }
+    }
+    let pulled = stage.ask(&stage.owner, "POST", "/v1/groups/all/pull", json!({})).ok(200);
+    assert_eq!(pulled["deliveries"].as_array().unwrap().len(), 1, "{pulled}");
+    let group = json!({"pattern": "graph.node.created.v1:everwhen:token"});
+    let (editor, _) = token(&stage.server, "main", json!({"role": "editor"}));
+    stage.ask(&editor, "PUT", "/v1/groups/tokens", group).refused(403, "auth.denied");
 }
 
 #[test]
