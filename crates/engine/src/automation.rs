@@ -10,7 +10,9 @@ use model::definition::{self, Change, EntityRef, TriggerKind};
 use model::topic::Pattern;
 use model::topic::trie::Trie;
 use model::{Code, Position, Problem};
+use serde_json::{Map, Value};
 
+use crate::declared::call_args;
 use crate::gate::storm::Starts;
 use crate::program::Program;
 
@@ -83,6 +85,28 @@ impl Automation {
     /// The short form of the hash that people see.
     pub fn version(&self) -> &str {
         self.hash.get(..12).unwrap_or(&self.hash)
+    }
+
+    /// Of what it was given, that which it declares, with defaults; what else was given is not looked at. The event is always
+    /// at hand, whether it is declared or not.
+    pub fn args(&self, given: &Value) -> Result<Map<String, Value>, Problem> {
+        let declared: Vec<_> =
+            self.definition.args.iter().filter(|arg| arg.name != "event").cloned().collect();
+        if declared.is_empty() {
+            return Ok(Map::new());
+        }
+        let given = match given {
+            Value::Null => Map::new(),
+            Value::Object(given) => {
+                let known = |(name, _): &(&String, &Value)| declared.iter().any(|arg| arg.name == **name);
+                given.iter().filter(known).map(|(name, value)| (name.clone(), value.clone())).collect()
+            }
+            other => {
+                let detail = format!("\"{}\" takes named arguments, not {other}", self.name());
+                return Err(Problem::new(Code::DefinitionArguments, detail));
+            }
+        };
+        call_args(self.name(), &declared, given)
     }
 
     pub fn trigger(&self, id: &str) -> Option<&Trigger> {

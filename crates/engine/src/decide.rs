@@ -46,6 +46,11 @@ impl Entry {
     pub fn formed(record: Record, encoded: NewRecord) -> Entry {
         Entry { record, encoded, told: Vec::new(), space: None }
     }
+
+    /// How long its body is.
+    pub fn bytes(&self) -> usize {
+        self.encoded.body.as_ref().map_or(0, |body| body.json.len())
+    }
 }
 
 /// What a command comes to: one commit (no entries: nothing changes) and what its caller hears once it is durable.

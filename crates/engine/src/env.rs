@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use lang::expr::{EntityRef, Refs, Unclear, Val};
-use model::definition::{Expr, Input, Length};
+use model::definition::{Expr, Field, Input, Length};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -51,16 +51,36 @@ pub struct Env {
 }
 
 impl About {
-    fn input(&self) -> &Value {
+    fn given(&self) -> &Value {
         if self.input.is_null() { &self.event["payload"] } else { &self.input }
+    }
+
+    /// What it was given, and the defaults of what it was not.
+    fn input(&self) -> Cow<'_, Value> {
+        let given = self.given();
+        let lacks = |arg: &&Field| arg.default.is_some() && given.get(&arg.name).is_none();
+        let lacking: Vec<&Field> = self.automation.definition.args.iter().filter(lacks).collect();
+        if lacking.is_empty() || !(given.is_object() || given.is_null()) {
+            return Cow::Borrowed(given);
+        }
+        let mut whole = given.as_object().cloned().unwrap_or_default();
+        whole.extend(lacking.iter().filter_map(|arg| Some((arg.name.clone(), arg.default.clone()?))));
+        Cow::Owned(Value::Object(whole))
+    }
+
+    /// What is declared of it, and the event.
+    fn args(&self) -> Value {
+        let mut args = self.automation.args(self.given()).unwrap_or_default();
+        args.insert("event".to_owned(), self.event.as_ref().clone());
+        Value::Object(args)
     }
 
     fn named(&self, name: &str) -> Option<Cow<'_, Value>> {
         Some(match name {
             "event" => Cow::Borrowed(self.event.as_ref()),
-            "input" => Cow::Borrowed(self.input()),
+            "input" => self.input(),
             "actor" => Cow::Borrowed(&self.event["actor"]),
-            "args" => Cow::Owned(json!({ "event": *self.event })),
+            "args" => Cow::Owned(self.args()),
             "ctx" => Cow::Owned(json!({"input": self.input(), "event": *self.event})),
             "trigger" => {
                 let trigger = self.trigger.as_deref().and_then(|id| self.automation.trigger(id));

@@ -16,6 +16,7 @@ mod window;
 
 use std::sync::Arc;
 
+use model::definition::Condition;
 use model::event::Event;
 use model::record::{GateSet, OccurrenceId, Outcome};
 use model::{Position, Problem, Timestamp};
@@ -317,19 +318,31 @@ fn dwell(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) {
 }
 
 fn conditions(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) {
+    // Conditions may read what it was given, so that is looked at first. Those of a batch are given a list.
+    if of.trigger.is_none_or(|trigger| trigger.definition.batch.is_none())
+        && let Err(problem) = of.automation.args(&of.env.named("input"))
+    {
+        return refuse(passed, Gate::Start, "invalid_input", &problem);
+    }
     for (index, wanted) in of.automation.definition.conditions.iter().enumerate() {
         match condition::test(&of.env, memory.state, wanted) {
             Ok(true) => {}
             Ok(false) => {
-                passed.values.insert("condition".to_owned(), index.into());
+                note(passed, index, wanted);
                 return passed.stop(Gate::Conditions, Outcome::Skipped, "conditions");
             }
             Err(problem) => {
-                passed.values.insert("condition".to_owned(), index.into());
+                note(passed, index, wanted);
                 return refuse(passed, Gate::Conditions, "condition_error", &problem);
             }
         }
     }
+}
+
+/// Which condition it was. What it read is told to who asks, and not written down again.
+fn note(passed: &mut Passed, index: usize, condition: &Condition) {
+    passed.values.insert("condition".to_owned(), index.into());
+    passed.values.insert("expr".to_owned(), json!(condition));
 }
 
 fn refuse(passed: &mut Passed, gate: Gate, reason: &'static str, problem: &Problem) {

@@ -154,8 +154,13 @@ impl History {
         if let Value::Object(map) = &mut body {
             map.remove("until");
             map.remove("reason");
+            // The run that its place was promised never began.
+            if !matches!(settled.outcome, Outcome::Ran | Outcome::CaughtUp) {
+                map.remove("run");
+            }
             map.extend(settled.reason.iter().map(|reason| ("reason".to_owned(), reason.as_str().into())));
             map.extend(settled.gate.iter().map(|gate| ("gate".to_owned(), gate.as_str().into())));
+            map.extend(settled.into.iter().map(|into| ("into".to_owned(), json!(into))));
         }
         add_values(&mut body, &settled.values);
         self.decide_anew(settled.of, settled.outcome, &body)
@@ -167,8 +172,13 @@ impl History {
             "trigger": started.trigger, "occurrence": started.occurrence, "started_at": place.time,
             "attempt": started.attempt, "depth": started.depth,
         });
-        if let Some(of) = &started.rerun_of {
-            body["rerun_of"] = of.as_str().into();
+        let named = [
+            ("rerun_of", &started.rerun_of),
+            ("parent", &started.parent),
+            ("invoked_by", &started.invoked_by),
+        ];
+        for (name, text) in named {
+            text.iter().for_each(|text| body[name] = text.as_str().into());
         }
         let before = self.run_again(place, started, &mut body)?;
         let mut put = self.db.prepare_cached(
@@ -215,10 +225,9 @@ impl History {
 
     /// The decision that let it start names it.
     fn note_run(&self, started: &RunStarted) -> Result<()> {
-        let by_event = started.event > 0;
-        let (column, of) = match by_event {
-            true => ("event", started.event),
-            false => ("position", started.occurrence.position),
+        let (column, of) = match reason_of(started) {
+            (true, event) => ("event", event),
+            (false, position) => ("position", position),
         };
         // The `+` keeps the planner on the index of the column that tells most.
         let mut put = self.db.prepare_cached(&format!(
@@ -355,7 +364,7 @@ impl<'a> Ahead<'a> {
                     }
                 }
                 RunRecord::Started(started) => {
-                    let of = if started.event > 0 { started.event } else { started.occurrence.position };
+                    let (_, of) = reason_of(started);
                     let key = (of, &*started.automation, &*started.trigger);
                     if let Some(decision) = open.remove(&key).filter(|_| started.rerun_of.is_none()) {
                         ahead.runs.insert(decision, &started.id);
@@ -374,6 +383,13 @@ impl<'a> Ahead<'a> {
     }
 }
 
+/// Where the decision stands that let it start: with an event (true), or in a record of its own. A call has the event of its
+/// caller, which decided nothing about it.
+fn reason_of(started: &RunStarted) -> (bool, Position) {
+    let by_event = started.event > 0 && started.occurrence.kind != "call";
+    (by_event, if by_event { started.event } else { started.occurrence.position })
+}
+
 /// How it ended, as contracts §11 shows it.
 fn end(body: &mut Value, place: Place, ended: &RunEnded) {
     body["ended_at"] = json!(place.time);
@@ -386,7 +402,19 @@ fn end(body: &mut Value, place: Place, ended: &RunEnded) {
         for (name, text) in [("message", &ended.message), ("class", &ended.class)] {
             text.iter().for_each(|text| error[name] = text.as_str().into());
         }
+        if ended.status == model::record::Status::Cancelled {
+            (error["message"], error["class"]) = (cancelled(code).into(), "permanent".into());
+        }
         body["error"] = error;
+    }
+}
+
+/// Why a run went no further, in words.
+fn cancelled(code: &str) -> &'static str {
+    match code {
+        "restart" => "a newer run took its place",
+        "automation_deleted" => "its automation was deleted",
+        _ => "it was cancelled",
     }
 }
 

@@ -113,13 +113,15 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
         return Ok(());
     }
     let verdicts = judged.iter().map(|(verdict, ..)| verdict.clone()).collect();
-    for routed in parted(draft.state, event, verdicts) {
-        draft.push_run(RunRecord::Routed(routed))?;
+    let mut places = vec![(0, 0); judged.len()];
+    for (routed, of) in parted(draft.state, event, verdicts) {
+        let position = draft.push_run(RunRecord::Routed(routed))?;
+        of.into_iter().enumerate().for_each(|(n, index)| places[index] = (position, n as u32));
     }
-    for (verdict, passed, automation) in judged {
-        start::follow(draft, &passed)?;
+    for ((verdict, passed, automation), place) in judged.into_iter().zip(places) {
+        start::follow(draft, place, &passed)?;
         if passed.pause {
-            start::pause(draft, automation.name())?;
+            start::pause(draft, &automation)?;
         }
         // A claim that stands alone is what a crash between it and its run would leave.
         let is_claim_only = planted("claim_before_run") && event.position.is_multiple_of(5);
@@ -130,13 +132,18 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
     Ok(())
 }
 
-/// What a gate remembers must stay readable; in a sealed space what the others saw stands apart from it.
-fn parted(state: &State, event: &Event, verdicts: Vec<Verdict>) -> Vec<Routed> {
-    let of = |verdicts| Routed { event: event.position, verdicts };
+/// What a gate remembers must stay readable; in a sealed space what the others saw stands apart from it. With each record,
+/// which of the verdicts are in it.
+fn parted(state: &State, event: &Event, verdicts: Vec<Verdict>) -> Vec<(Routed, Vec<usize>)> {
+    let of = |some: Vec<(usize, Verdict)>| {
+        let (places, verdicts) = some.into_iter().unzip();
+        (Routed { event: event.position, verdicts }, places)
+    };
+    let verdicts = verdicts.into_iter().enumerate();
     if !state.seals.seals(&event.envelope.space) {
-        return vec![of(verdicts)];
+        return vec![of(verdicts.collect())];
     }
-    let (open, closed): (Vec<_>, Vec<_>) = verdicts.into_iter().partition(Verdict::remembers);
+    let (open, closed): (Vec<_>, Vec<_>) = verdicts.partition(|(_, verdict)| verdict.remembers());
     [open, closed].into_iter().filter(|some| !some.is_empty()).map(of).collect()
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lang::cron::{Calendar, jitter};
-use model::definition::{CatchUp, ModeKind, TriggerKind};
+use model::definition::{self, CatchUp, ModeKind, TriggerKind};
 use model::record::{GateSet, Outcome, Reason, Routed, RunRecord, RunStarted, SchedulePassed, Verdict};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
@@ -131,11 +131,11 @@ fn spread(on: &TriggerKind) -> std::time::Duration {
     }
 }
 
-fn catch_up(on: &TriggerKind) -> CatchUp {
-    match on {
+fn catch_up(trigger: &definition::Trigger) -> CatchUp {
+    match &trigger.on {
         TriggerKind::Cron { catch_up, .. } => catch_up.clone(),
         TriggerKind::Every(every) => every.catch_up.clone(),
-        _ => CatchUp::Latest,
+        _ => trigger.catch_up.clone().unwrap_or_default(),
     }
 }
 
@@ -171,7 +171,7 @@ pub fn fire(draft: &mut Draft<'_>, name: &str, trigger_id: &str) -> Result<()> {
         verdicts.push(many(&automation, trigger, Outcome::Skipped, "disabled", &due, due.count));
         return finish(draft, &automation, trigger, verdicts, last, &[]);
     }
-    let (runs, missed) = chosen(calendar, &catch_up(&trigger.definition.on), &due, draft.now);
+    let (runs, missed) = chosen(calendar, &catch_up(&trigger.definition), &due, draft.now);
     for (reason, count) in missed.into_iter().filter(|(_, count)| *count > 0) {
         verdicts.push(many(&automation, trigger, Outcome::Missed, reason, &due, count));
     }
@@ -265,7 +265,7 @@ fn finish(
     if !verdicts.is_empty() {
         draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts }))?;
     }
-    let all = matches!(catch_up(&trigger.definition.on), CatchUp::All { .. });
+    let all = matches!(catch_up(&trigger.definition), CatchUp::All { .. });
     for (index, (at, late)) in runs.iter().enumerate() {
         let event = event(automation, trigger, *at);
         // A restart is for the first of them only: none of the others is to be cut short by the next.
@@ -362,6 +362,9 @@ pub fn meet(
     passed.values.insert("at".to_owned(), json!(at));
     let verdict = route::verdict(automation, &trigger.definition.id, &passed);
     let position = draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts: vec![verdict] }))?;
+    if passed.pause {
+        start::pause(draft, automation)?;
+    }
     if !passed.starts() {
         return Ok(position);
     }

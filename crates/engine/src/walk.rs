@@ -40,8 +40,12 @@ pub(crate) use wait::earlier;
 
 /// Steps after which a loop lets others go on.
 const STEPS_BEFORE_YIELD: u32 = 200;
+/// Bytes after which it does, too.
+const BYTES_BEFORE_YIELD: usize = BYTES_MAX / 4;
 /// Records that one stretch may write.
 const RECORDS_MAX: usize = 10_000;
+/// Bytes of payloads and rows that one stretch may write.
+const BYTES_MAX: usize = 4 << 20;
 
 /// What became of a list of steps.
 enum Flow {
@@ -109,6 +113,8 @@ struct Walk<'d, 'a> {
     /// What each step came to, for people.
     trace: Vec<Value>,
     steps: u32,
+    /// Of payloads and rows that it wrote, also of those that were taken back.
+    bytes: usize,
     yielded: bool,
     /// Inside logic: no waits, no trace.
     logic: u32,
@@ -297,6 +303,7 @@ impl<'d, 'a> Walk<'d, 'a> {
             env,
             trace,
             steps: 0,
+            bytes: 0,
             yielded: false,
             logic: 0,
             atomic: 0,
@@ -319,8 +326,17 @@ impl<'d, 'a> Walk<'d, 'a> {
         Ok(Flow::Done(last))
     }
 
-    fn too_big(&self) -> bool {
-        self.draft.len() > RECORDS_MAX
+    /// Whether the stretch has become more than one commit can hold.
+    fn too_big(&self) -> Result<()> {
+        if self.draft.len() <= RECORDS_MAX && self.bytes <= BYTES_MAX {
+            return Ok(());
+        }
+        Err(failure(Code::WalkTooBig, "the run wrote more than one commit can hold; wait in between"))
+    }
+
+    /// Nothing stands still in logic, which is a function, or in `atomic`, which is one commit.
+    fn may_wait(&self) -> bool {
+        self.logic == 0 && self.atomic == 0
     }
 }
 

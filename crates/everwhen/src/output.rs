@@ -164,6 +164,11 @@ mod tests {
     #[test]
     fn an_error_carries_its_own_fields_but_no_request_id() {
         let problem = Problem::new(model::Code::EventGone, "gone").with("first", 9).with("request_id", "r");
-        assert_eq!(error_json(&problem), json!({"code":"event.gone","message":"gone","first":9}));
+        assert_eq!(
+            error_json(&problem),
+            json!({
+                "code": "event.gone", "message": "gone", "first": 9, "hint": "see docs/errors/event.gone.md"
+            })
+        );
     }
 }

@@ -27,21 +27,35 @@ use crate::walk::{self, Invoked, Stopped};
 /// Timers that one commit serves; the rest follow in the next.
 const DUE_MAX: usize = 256;
 
+/// A start that a person asks for, who may give the event, too.
+fn by_hand(
+    name: &str,
+    input: Value,
+    actor: String,
+    event: Option<Value>,
+    trace: Option<String>,
+) -> Invoked<'_> {
+    Invoked {
+        name,
+        input,
+        actor,
+        depth: 0,
+        kind: "manual",
+        caller: None,
+        space: event.as_ref().and_then(|event| event["space"].as_str().map(str::to_owned)),
+        other_spaces: Vec::new(),
+        event,
+        trace,
+        cause: 0,
+        parent: None,
+        invoked_by: None,
+    }
+}
+
 pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refusal> {
     match command {
         RunCommand::Start { automation, input, event, actor, trace } => {
-            let by = Invoked {
-                name: &automation,
-                input,
-                actor,
-                depth: 0,
-                kind: "manual",
-                caller: None,
-                space: event.as_ref().and_then(|event| event["space"].as_str().map(str::to_owned)),
-                other_spaces: Vec::new(),
-                event,
-                trace,
-            };
+            let by = by_hand(&automation, input, actor, event, trace);
             let (verdict, run) = walk::invoke(draft, by).map_err(stopped)?;
             let id = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);
             // One that queued has its id before it has begun.
@@ -220,6 +234,8 @@ fn looked(
     };
     match found {
         Some(event) => route::end_wait(draft, id, How::Met, Some(event.position), event.to_value())?,
+        // It only wanted to look.
+        None if wait.lasts_ms == Some(0) => route::end_wait(draft, id, How::Timeout, None, Value::Null)?,
         None => {
             if let Some(Wait { kind: WaitKind::For { looking, .. }, .. }) = run.wait_mut(id.1) {
                 *looking = false;

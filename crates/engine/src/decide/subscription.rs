@@ -51,10 +51,11 @@ fn dispatch(
     position: Position,
 ) -> Result<Answer, Refusal> {
     let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    let invoked_by = format!("event:{}:{}", text("topic"), text("id"));
     let by = Invoked {
         name: automation,
         input,
-        actor: format!("event:{}:{}", text("topic"), text("id")),
+        actor: invoked_by.clone(),
         depth: event["depth"].as_u64().unwrap_or(0) as u32 + 1,
         kind: "event",
         caller: None,
@@ -62,6 +63,9 @@ fn dispatch(
         other_spaces: Vec::new(),
         event: Some(event),
         trace: None,
+        cause: position,
+        parent: None,
+        invoked_by: Some(invoked_by),
     };
     let (verdict, run) = walk::invoke(draft, by).map_err(super::run::stopped)?;
     let run = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);

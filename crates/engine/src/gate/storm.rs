@@ -48,7 +48,12 @@ pub fn note(draft: &mut Draft<'_>, automation: &Automation) -> Result<()> {
     if !automation.starts.is_storm(draft.now.millis(), limit) {
         return Ok(());
     }
-    let pauses = automation.definition.storm.as_ref().is_some_and(|storm| storm.pause);
+    say(draft, automation, false)
+}
+
+/// The breaker has paused it, or it warns only.
+pub fn say(draft: &mut Draft<'_>, automation: &Automation, pauses: bool) -> Result<()> {
+    let limit = per_minute(automation);
     let payload = json!({"automation": automation.name(), "per_minute": limit, "pauses": pauses});
     let place = (draft.next(), draft.now);
     let said = engine_event(TOPIC, &payload, place, draft.entropy);

@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 use super::History;
 use crate::state::Result;
 
+/// Occurrences, one merged into the next, that are followed to their run.
+const MERGED_MAX: usize = 1_000;
+
 /// Which runs or decisions; newest first.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -52,6 +55,38 @@ impl History {
             body["status"] = status.into();
             body
         }))
+    }
+
+    /// The runs that a run called: they began while it lived.
+    pub fn called_by(&self, id: &str, from: Position, until: Position) -> Result<Vec<Value>> {
+        let mut read = self.db.prepare_cached(
+            "SELECT position, status, body FROM run WHERE position > ?1 AND position <= ?2
+             AND json_extract(body, '$.parent') = ?3 ORDER BY position",
+        )?;
+        let until = i64::try_from(until).unwrap_or(i64::MAX);
+        let mut rows = read.query(rusqlite::params![from, until, id])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let mut body: Value = serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default();
+            body["position"] = row.get::<_, Position>(0)?.into();
+            body["status"] = row.get::<_, String>(1)?.into();
+            found.push(body);
+        }
+        Ok(found)
+    }
+
+    /// The run that what merged went into at last, along those that took one another; `None`: none began.
+    pub fn merged_into(&self, first: OccurrenceId) -> Result<Option<String>> {
+        let mut next = Some(first);
+        for _ in 0..MERGED_MAX {
+            let Some(of) = next else { break };
+            let Some(decision) = self.decided(of)? else { break };
+            if decision["outcome"] != "merged" {
+                return Ok(decision["run"].as_str().map(str::to_owned));
+            }
+            next = serde_json::from_value(decision["into"].clone()).ok();
+        }
+        Ok(None)
     }
 
     /// One decision.

@@ -98,7 +98,7 @@ pub fn env(
 }
 
 pub fn trigger_value(trigger: Option<&Trigger>, event: &Value) -> Value {
-    let kind = trigger.map_or("manual", |trigger| kind_of(&trigger.definition.on));
+    let kind = trigger.map_or_else(|| started_by(event), |trigger| kind_of(&trigger.definition.on));
     let mut value = json!({
         "id": trigger.map(|trigger| trigger.definition.id.as_str()), "kind": kind, "event": event,
         "payload": event["payload"], "actor": event["actor"], "topic": event["topic"],
@@ -116,6 +116,18 @@ pub fn trigger_value(trigger: Option<&Trigger>, event: &Value) -> Value {
         }
     }
     value
+}
+
+/// What stands for the kind of a trigger where none was pulled: a subscription's event is in the ledger, and a call has the
+/// actor of the automation that made it.
+fn started_by(event: &Value) -> &'static str {
+    let invoked = event["topic"].as_str().is_some_and(|topic| topic.starts_with("automation.invocation."));
+    let called = event["actor"].as_str().is_some_and(|actor| actor.starts_with("system:automation:"));
+    match (event["position"].is_u64(), invoked && called) {
+        (true, _) => "event",
+        (false, true) => "call",
+        (false, false) => "manual",
+    }
 }
 
 pub fn kind_of(on: &TriggerKind) -> &'static str {

@@ -19,26 +19,34 @@ use crate::lifecycle;
 use crate::state::Result;
 use crate::state::run::Pending;
 
-/// Settles what the verdict takes along, and pauses a storm.
-pub fn follow(draft: &mut Draft<'_>, passed: &Passed) -> Result<()> {
+/// Settles what the verdict on `taker` takes along.
+pub fn follow(draft: &mut Draft<'_>, taker: OccurrenceId, passed: &Passed) -> Result<()> {
     for (of, outcome, reason) in &passed.take {
-        settle(draft, *of, *outcome, Some(reason), None)?;
+        let settled = SettledOccurrence {
+            into: (*outcome == Outcome::Merged).then_some(taker),
+            ..settled(draft, *of, *outcome, Some(reason), None)
+        };
+        draft.push_run(RunRecord::Settled(settled))?;
     }
     Ok(())
 }
 
-pub fn pause(draft: &mut Draft<'_>, automation: &str) -> Result<()> {
+/// The breaker opened: it is paused, which is said once.
+pub fn pause(draft: &mut Draft<'_>, automation: &Automation) -> Result<()> {
+    if draft.state.is_paused(automation.name()) {
+        return Ok(());
+    }
     let set = AutomationSet {
-        automation: automation.to_owned(),
+        automation: automation.name().to_owned(),
         enabled: None,
         paused: Some(true),
         reason: Some("storm".to_owned()),
         failures: None,
     };
-    draft.push_run(RunRecord::AutomationSet(set)).map(drop)
+    draft.push_run(RunRecord::AutomationSet(set))?;
+    storm::say(draft, automation, true)
 }
 
-/// Whatever an automation that is switched off has armed and not queued.
 /// What is pending with an event that is being erased ends first: it would begin where another one ends.
 pub fn settle_erased(draft: &mut Draft<'_>, events: &[Position]) -> Result<()> {
     let holds = |pending: &Pending| pending.events.iter().any(|event| events.contains(event));
@@ -47,10 +55,11 @@ pub fn settle_erased(draft: &mut Draft<'_>, events: &[Position]) -> Result<()> {
     held.into_iter().try_for_each(|id| settle(draft, id, Outcome::Skipped, Some("event.erased"), None))
 }
 
+/// Whatever an automation that is switched off has pending at a gate, places in its queue, too.
 pub fn settle_armed(draft: &mut Draft<'_>, name: &str) -> Result<()> {
-    let is_armed = |pending: &Pending| pending.automation == name && pending.gate != "mode";
     let pending = draft.state.pending().iter();
-    let armed: Vec<_> = pending.filter(|(_, pending)| is_armed(pending)).map(|(id, _)| *id).collect();
+    let armed: Vec<_> =
+        pending.filter(|(_, pending)| pending.automation == name).map(|(id, _)| *id).collect();
     armed.into_iter().try_for_each(|id| settle(draft, id, Outcome::Skipped, Some("disabled"), None))
 }
 
@@ -61,17 +70,28 @@ pub fn settle(
     reason: Option<&str>,
     passed: Option<&Passed>,
 ) -> Result<()> {
+    let settled = settled(draft, of, outcome, reason, passed);
+    draft.push_run(RunRecord::Settled(settled)).map(drop)
+}
+
+fn settled(
+    draft: &Draft<'_>,
+    of: OccurrenceId,
+    outcome: Outcome,
+    reason: Option<&str>,
+    passed: Option<&Passed>,
+) -> SettledOccurrence {
     let automation = draft.state.pending().get(&of).map(|pending| pending.automation.clone());
-    let settled = SettledOccurrence {
+    SettledOccurrence {
         of,
         automation: automation.unwrap_or_default(),
         outcome,
         reason: reason.map(str::to_owned),
         gate: passed.filter(|passed| passed.outcome != Outcome::Ran).map(|p| p.gate.as_str().to_owned()),
+        into: None,
         set: passed.map(|passed| passed.set.clone()).unwrap_or_default(),
         values: passed.map_or(Value::Null, |passed| super::values(&passed.values)),
-    };
-    draft.push_run(RunRecord::Settled(settled)).map(drop)
+    }
 }
 
 /// Starts the run of an event that passed.
@@ -122,9 +142,9 @@ pub fn by_view(
     let id = &trigger.definition.id;
     let verdict = super::verdict(automation, id, &passed);
     let position = draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts: vec![verdict] }))?;
-    follow(draft, &passed)?;
+    follow(draft, (position, 0), &passed)?;
     if passed.pause {
-        pause(draft, automation.name())?;
+        pause(draft, automation)?;
     }
     if passed.outcome != Outcome::Ran {
         return Ok(());
@@ -252,8 +272,14 @@ pub fn by_hand(
 ) -> Result<Position> {
     let start = &pending.start;
     let kind = start["kind"].as_str().unwrap_or("manual").to_owned();
+    let event = start["position"].as_u64().unwrap_or(0);
+    let text = |name: &str| start[name].as_str().map(str::to_owned);
+    let of = if kind == "event" && event > 0 { event } else { of.0 };
     let started = RunStarted {
-        occurrence: Reason { kind, position: of.0, at: start_time(pending) },
+        occurrence: Reason { kind, position: of, at: start_time(pending) },
+        event,
+        parent: text("parent"),
+        invoked_by: text("invoked_by"),
         space: start["space"].as_str().unwrap_or(SYSTEM).to_owned(),
         depth: start["depth"].as_u64().unwrap_or(0) as u32,
         input: start["input"].clone(),

@@ -1,6 +1,7 @@
 //! What happened, asked of a tenant: runs, decisions, and why an event or an automation did or did not do something.
 
 pub mod changes;
+mod why;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +13,17 @@ use model::record::{Record, RunRecord, Status, WaitEnded};
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
+use self::why::why_not_then;
+pub(super) use self::why::{read_by_condition, why_not};
 use super::Tenant;
 use super::entity::broken;
 use crate::apply::Place;
-use crate::automation::{Automation, matching};
+use crate::automation::Automation;
 use crate::deliver::lock;
 use crate::history::History;
 use crate::history::read::Wanted;
 use crate::pool::Bell;
 use crate::read;
-use crate::state::State;
 use crate::state::run::Pending;
 
 /// Records that wait for being folded before somebody who writes does it, too.
@@ -301,7 +303,24 @@ impl Tenant {
     }
 
     pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
-        self.with_history(|history| history.decisions(wanted).map_err(broken))
+        let (mut decisions, next) = self.written_decisions(wanted)?;
+        self.with_reads(&mut decisions)?;
+        Ok((decisions, next))
+    }
+
+    /// Decisions as they were written down.
+    fn written_decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
+        self.with_history(|history| {
+            let (mut decisions, next) = history.decisions(wanted).map_err(broken)?;
+            for decision in &mut decisions {
+                let into = decision.as_object_mut().and_then(|decision| decision.remove("into"));
+                let Some(into) = into.and_then(|into| serde_json::from_value(into).ok()) else { continue };
+                if let Some(run) = history.merged_into(into).map_err(broken)? {
+                    decision["run"] = run.into();
+                }
+            }
+            Ok((decisions, next))
+        })
     }
 
     /// What an event did and did not start, and which groups it is for (contracts §12).
@@ -380,7 +399,7 @@ impl Tenant {
         // One that became an occurrence missed nothing, whatever the switch says now.
         let wanted =
             Wanted { automation: Some(automation.name().to_owned()), limit: 1_000, ..Wanted::default() };
-        let (decisions, _) = self.decisions(&wanted)?;
+        let (decisions, _) = self.written_decisions(&wanted)?;
         let decided: BTreeSet<Position> = decisions.iter().filter_map(|one| one["event"].as_u64()).collect();
         let mut near = Vec::new();
         for event in events.iter().rev() {
@@ -411,7 +430,7 @@ impl Tenant {
             limit: 1_000,
             ..Wanted::default()
         };
-        let (decisions, _) = self.decisions(&wanted)?;
+        let (decisions, _) = self.written_decisions(&wanted)?;
         let decision = decisions.into_iter().find(|decision| decision["run"] == run["id"]);
         let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
         let lineage = match event {
@@ -436,87 +455,10 @@ fn place_of(run: &Value) -> Position {
     run["position"].as_u64().unwrap_or(0)
 }
 
-/// Evaluates again why an event is no occurrence of an automation.
-pub(super) fn why_not(
-    state: &State,
-    automation: &Automation,
-    event: &Event,
-    value: &Value,
-) -> Result<Value, Problem> {
-    let answer = |outcome: &str, gate: &str, trigger: Option<&str>, values: Value| {
-        let mut answer = json!({
-            "automation": automation.name(), "version": automation.version(), "outcome": outcome, "gate": gate,
-            "values": values,
-        });
-        if let Some(trigger) = trigger {
-            answer["trigger"] = trigger.into();
-        }
-        answer
-    };
-    let topic = &event.envelope.topic;
-    let concerned = automation
-        .triggers
-        .iter()
-        .filter(|trigger| trigger.patterns.iter().any(|pattern| pattern.receives(topic)));
-    let mut nearest = answer("not_matched", "match", None, json!({ "topic": topic }));
-    for trigger in concerned {
-        let id = Some(trigger.definition.id.as_str());
-        if !matching::matches(state, &trigger.definition.on, event, value).map_err(broken)? {
-            let (prev, next) = (&value["payload"]["prev"], &value["payload"]["next"]);
-            nearest = answer("not_matched", "match", id, json!({"prev": prev, "next": next}));
-            continue;
-        }
-        if !state.is_enabled(automation) {
-            return Ok(answer("skipped", "enabled", id, json!({"reason": "disabled"})));
-        }
-        let passes = trigger.filter.as_ref().map_or(Ok(true), |filter| filter.test(value));
-        match passes {
-            Ok(true) => return Ok(answer(MATCHES, "match", id, Value::Null)),
-            _ => nearest = answer("filtered", "filter", id, seen(trigger, value)),
-        }
-    }
-    Ok(nearest)
-}
-
-/// As [`why_not`], by the definition that was in force when the event came.
-fn why_not_then(
-    state: &State,
-    automation: &Automation,
-    event: &Event,
-    value: &Value,
-) -> Result<Value, Problem> {
-    let Some(then) = state.version_at(automation.name(), event.position).map_err(broken)? else {
-        let mut answer = why_not(state, automation, event, value)?;
-        (answer["outcome"], answer["gate"]) = ("not_matched".into(), "match".into());
-        answer["values"] = json!({"declared": "after the event"});
-        return Ok(answer);
-    };
-    let mut answer = why_not(state, &then, event, value)?;
-    if answer["outcome"] == MATCHES {
-        // It was in force and let the event pass, and there is no decision: it was switched off then.
-        (answer["outcome"], answer["gate"]) = ("skipped".into(), "enabled".into());
-        answer["values"] = json!({"reason": "disabled"});
-    }
-    Ok(answer)
-}
-
 /// How many events were none of its occurrences though their topic was right, since the process began.
 fn stopped(automation: &Automation) -> Value {
     let sum = |of: fn(&crate::automation::Stopped) -> &AtomicU64| -> u64 {
         automation.triggers.iter().map(|trigger| of(&trigger.stopped).load(Ordering::Relaxed)).sum()
     };
     json!({"disabled": sum(|stopped| &stopped.disabled), "filtered": sum(|stopped| &stopped.filtered)})
-}
-
-/// What a filter looked at.
-fn seen(trigger: &crate::automation::Trigger, value: &Value) -> Value {
-    let Some(model::definition::Filter::Expr(expr)) = &trigger.definition.filter else {
-        return json!({"filter": trigger.definition.filter});
-    };
-    let refs = lang::expr::Refs::of(&expr.0);
-    let mut values = json!({ "filter": expr.0 });
-    for path in refs.event_fields.iter().filter(|path| !path.is_empty()) {
-        values[format!("event.{path}")] = matching::at(value, path).clone();
-    }
-    values
 }

@@ -354,7 +354,12 @@ pub(super) fn waiting_steps(run: &Run) -> impl Iterator<Item = Value> {
             WaitKind::Call { .. } => "automation",
             WaitKind::Retry | WaitKind::Yield | WaitKind::Limit => return None,
         };
-        Some(json!({"path": wait.path, "kind": kind, "status": "waiting", "since": wait.since}))
+        let attempts = match &wait.kind {
+            WaitKind::Effect(request) => request.attempt,
+            _ => 1,
+        };
+        let (path, since) = (&wait.path, wait.since);
+        Some(json!({"path": path, "kind": kind, "status": "waiting", "attempts": attempts, "since": since}))
     })
 }
 

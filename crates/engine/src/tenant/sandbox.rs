@@ -153,6 +153,9 @@ impl Sandbox {
                 run[name] = live[name].clone();
             }
         }
+        if let Value::Object(run) = &mut run {
+            run.retain(|_, value| !value.is_null());
+        }
         Ok(run)
     }
 

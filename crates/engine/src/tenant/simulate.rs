@@ -74,6 +74,7 @@ impl Tenant {
         let (mut decisions, _) = sandbox.history.decisions(&wanted).map_err(broken)?;
         decisions.reverse();
         let (state, value) = (&sandbox.writer.state, event.to_value());
+        decisions.iter_mut().for_each(|decision| history::read_by_condition(state, decision, &value));
         let told = |name: &str| decisions.iter().any(|decision| decision["automation"] == name);
         let others = state.catalog.automations.all().filter(|automation| !told(automation.name()));
         let others: Result<Vec<Value>, Problem> =

@@ -1,6 +1,7 @@
 //! Subscriptions and their drain, as seed 003 has it: an event of the group starts a run per subscription that wants it, is
 //! settled when all of these ended well, and holds the group where one did not (contracts §14).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lang::filter::Filter;
@@ -25,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The deadline of an event whose runs are waited for.
 const HOLD: Duration = Duration::from_secs(60);
 
+/// Positions that are looked through at once for the last event that was settled, and how often.
+const LOOK: u64 = 1_000;
+const LOOKS: u32 = 20;
+
 /// What a pass did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drained {
@@ -33,7 +38,7 @@ pub struct Drained {
     pub triggered: Vec<Value>,
     /// The event that holds the rest: one of its runs failed, or has not ended.
     pub halted_on: Option<String>,
-    /// The last event that was settled.
+    /// The last event that was settled, by this pass or one before it.
     pub last: Option<String>,
     /// Another pass is at work.
     pub locked: bool,
@@ -140,7 +145,28 @@ impl Tenant {
             drained.halted_on = Some(id);
             break;
         }
+        if drained.last.is_none() {
+            drained.last = self.last_settled(group)?;
+        }
         Ok(drained)
+    }
+
+    /// The newest event of a group that an earlier pass has settled, unless that was long ago.
+    fn last_settled(&self, group: &str) -> Result<Option<String>, Problem> {
+        let (handle, mut to) = (self.handle(group)?, self.group(group)?.group.floor);
+        for _ in 0..LOOKS {
+            let from = to.saturating_sub(LOOK).max(self.first()).max(1);
+            if to < from {
+                break;
+            }
+            let (events, _) = self.events_from(from, to, LOOK as usize + 1)?;
+            let wanted = |event: &&Arc<Event>| handle.dispatcher().state_of(event) != "filtered";
+            if let Some(last) = events.iter().rev().find(wanted) {
+                return Ok(Some(last.envelope.id.clone()));
+            }
+            to = from - 1;
+        }
+        Ok(None)
     }
 
     async fn dispatch_all(

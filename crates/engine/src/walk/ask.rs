@@ -14,6 +14,7 @@ impl Walk<'_, '_> {
             let number = *number;
             return self.answered(ask, number);
         }
+        self.stands_still()?;
         let kind = WaitKind::Ask {
             question: self.env.input(self.draft.state, &ask.question)?,
             to: self.optional(ask.to.as_ref())?,

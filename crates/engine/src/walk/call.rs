@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use model::Code;
 use model::definition::{Call, Scope};
-use model::record::{How, Outcome, Reason, Verdict};
+use model::record::{How, Outcome, Reason, Routed, RunRecord, RunStarted, Verdict};
+use model::{Code, Position};
 use serde_json::{Map, Value, json};
 
 use super::{Flow, Result, Stopped, Walk, failure, refused};
 use crate::admit::Caller;
-use crate::decide;
+use crate::decide::{self, Entry};
 use crate::declared;
 use crate::entity::{Provenance, seal};
 use crate::env::Env;
@@ -127,7 +127,7 @@ impl Walk<'_, '_> {
         write.provenance = Provenance {
             kind: if self.outside.is_some() { "logic" } else { "automation" }.to_owned(),
             name: self.run.automation.clone(),
-            trigger: self.run.trigger.clone(),
+            trigger: self.fired_by(),
             via: call.name.clone(),
         };
         let (cause, depth) = self.cause();
@@ -136,9 +136,22 @@ impl Walk<'_, '_> {
             decide::entity::write_caused(state, vec![write], (cause, depth, run.as_deref()), ground)
         });
         let (entries, mut written) = decided.map_err(refused)?;
+        self.bytes += entries.iter().map(Entry::bytes).sum::<usize>();
+        self.too_big()?;
         self.draft.add_all(entries)?;
         let written = written.pop().ok_or_else(|| failure(Code::Internal, "a write had no answer"))?;
         Ok(Flow::Done(declared::node(&written.row)))
+    }
+
+    /// What began the run, as rows tell it: the topic of its event, or `cron`, or `manual`.
+    fn fired_by(&self) -> String {
+        let topic = || self.env.about.as_ref().and_then(|about| about.event["topic"].as_str());
+        match self.run.occurrence.kind.as_str() {
+            _ if self.outside.is_some() => String::new(),
+            "schedule" => "cron".to_owned(),
+            "manual" => "manual".to_owned(),
+            _ => topic().unwrap_or_default().to_owned(),
+        }
     }
 
     /// Where a run that sees all spaces writes: as told, else where the row is, else the default.
@@ -194,6 +207,9 @@ impl Walk<'_, '_> {
             other_spaces: self.draft.state.seals.others(self.run.spaces(), &self.env.space),
             event: None,
             trace: self.traceparent.clone(),
+            cause: self.run.event,
+            parent: Some(self.run.id.clone()),
+            invoked_by: Some(format!("automation:{}", self.run.automation)),
         };
         let (verdict, run) = invoke(self.draft, by)?;
         let Some(run) = run else {
@@ -263,6 +279,12 @@ pub struct Invoked<'a> {
     pub event: Option<Value>,
     /// The W3C traceparent of who starts it.
     pub trace: Option<String>,
+    /// The event in the ledger that led here; 0: none.
+    pub cause: Position,
+    /// The run that calls it.
+    pub parent: Option<String>,
+    /// As in [`RunStarted`].
+    pub invoked_by: Option<String>,
 }
 
 /// Asks the gates that hold for every start and starts the run if they let it.
@@ -299,20 +321,32 @@ pub(crate) fn invoke(
     if passed.outcome == Outcome::Pending {
         let start = json!({
             "kind": by.kind, "event": event, "input": by.input, "space": space, "depth": by.depth,
-            "at": draft.now, "context": of.context,
+            "at": draft.now, "context": of.context, "position": by.cause, "parent": by.parent,
+            "invoked_by": by.invoked_by,
         });
         // Whoever waits for its end is told at once.
         passed.queue_or_skip(by.caller.is_none().then_some(start));
         start::promise(&mut passed, draft.now, draft.entropy);
     }
     let verdict = route::verdict(&automation, by.kind, &passed);
-    let routed = model::record::Routed { event: 0, verdicts: vec![verdict.clone()] };
-    let position = draft.push_run(model::record::RunRecord::Routed(routed))?;
+    // One that is pending has its event with it: that in the ledger is kept for nobody any more.
+    let of_event = if by.kind == "event" && passed.outcome != Outcome::Pending { by.cause } else { 0 };
+    let routed = Routed { event: of_event, verdicts: vec![verdict.clone()] };
+    let mut position = draft.push_run(RunRecord::Routed(routed))?;
+    if passed.pause {
+        start::pause(draft, &automation)?;
+    }
     if passed.outcome != Outcome::Ran {
         return Ok((verdict, None));
     }
-    let started = model::record::RunStarted {
+    if of_event > 0 {
+        position = of_event;
+    }
+    let started = RunStarted {
         occurrence: Reason { kind: by.kind.to_owned(), position, at: draft.now },
+        event: by.cause,
+        parent: by.parent,
+        invoked_by: by.invoked_by,
         space,
         other_spaces: by.other_spaces,
         depth: by.depth,

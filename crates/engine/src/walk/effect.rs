@@ -34,6 +34,7 @@ impl Walk<'_, '_> {
     }
 
     fn ask_for(&mut self, http: &Http, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
+        self.stands_still()?;
         let (mut with, secrets) = self.naming_secrets(|walk| {
             Ok(json!({
                 "method": http.method, "url": walk.env.input(walk.draft.state, &http.url)?,

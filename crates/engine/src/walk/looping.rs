@@ -4,7 +4,7 @@ use model::Code;
 use model::definition::{For, Repeat};
 use serde_json::{Value, json};
 
-use super::{Flow, Result, STEPS_BEFORE_YIELD, Walk, failure};
+use super::{BYTES_BEFORE_YIELD, Flow, Result, STEPS_BEFORE_YIELD, Walk, failure};
 use crate::condition;
 use crate::env::Frame;
 use crate::run::{Block, Inside, Loop, Round};
@@ -174,7 +174,8 @@ impl Walk<'_, '_> {
 
     /// Long enough for this time; only where steps may wait.
     fn tired(&self) -> bool {
-        self.logic == 0 && self.steps >= STEPS_BEFORE_YIELD
+        let enough = self.steps >= STEPS_BEFORE_YIELD || self.bytes >= BYTES_BEFORE_YIELD;
+        enough && self.may_wait()
     }
 }
 

@@ -48,6 +48,8 @@ impl Walk<'_, '_> {
             let detail = format!("the payload has {} bytes, more than {PAYLOAD_MAX}", payload.len());
             return Err(Problem::new(Code::BodyTooLarge, detail).into());
         }
+        self.bytes += payload.len();
+        self.too_big()?;
         let (envelope, ext) = self.envelope(topic, fields)?;
         let content = Content::new(&payload, ext.as_deref());
         let prepared = Prepared {

@@ -13,12 +13,7 @@ use crate::run::{Block, Inside, WaitKind};
 impl Walk<'_, '_> {
     pub(super) fn step(&mut self, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
         self.steps += 1;
-        if self.too_big() {
-            return Err(failure(
-                Code::WalkTooBig,
-                "the run wrote more than one commit can hold; wait in between",
-            ));
-        }
+        self.too_big()?;
         if let Some(Inside::Retry(wait)) = at.inside.as_deref() {
             if self.ended(*wait).is_none() {
                 return Ok(Flow::Blocked);
@@ -101,7 +96,7 @@ impl Walk<'_, '_> {
         // The outside said that it will end the same way each time.
         let is_final =
             failure.class == "permanent" && matches!(step.action, Action::Http(_) | Action::Outside(_));
-        let retry = step.retry.as_ref().filter(|retry| self.logic == 0 && at.failures <= retry.max);
+        let retry = step.retry.as_ref().filter(|retry| self.may_wait() && at.failures <= retry.max);
         if let Some(retry) = retry.filter(|_| !is_final) {
             let after = backoff(retry, at.failures, &self.run.id, path);
             let wait = self.wait(path, WaitKind::Retry, Some(after), Default::default());

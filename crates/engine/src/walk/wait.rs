@@ -7,7 +7,7 @@ use lang::expr::{EntityRef, Refs};
 use model::definition::{Action, Filter, Length, OnTimeout, Step, TriggerKind, WaitFor, WaitUntil};
 use model::event::Event;
 use model::record::How;
-use model::{Code, Position};
+use model::{Code, Position, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, StateResult, Walk, failure};
@@ -58,9 +58,7 @@ impl Walk<'_, '_> {
 
     /// Forgets the waits of everything below a step.
     pub(super) fn forget_below(&mut self, path: &str) {
-        let below =
-            |wait: &Wait| wait.path.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
-        self.run.walk.waits.retain(|wait| !below(wait));
+        self.run.walk.waits.retain(|wait| !is_below(&wait.path, path));
     }
 
     /// A step that may only take so long, and stands still: its time begins.
@@ -68,13 +66,31 @@ impl Walk<'_, '_> {
         // These two end by themselves.
         let is_own = matches!(step.action, Action::Http(_) | Action::Ask(_));
         let is_retry = matches!(at.inside.as_deref(), Some(Inside::Retry(_)));
-        let Some(length) = step.timeout.as_ref().filter(|_| at.limit.is_none() && !is_own && !is_retry)
-        else {
-            return Ok(());
+        let Some(length) = step.timeout.as_ref().filter(|_| !is_own && !is_retry) else { return Ok(()) };
+        let number = match at.limit {
+            Some(number) => number,
+            None => {
+                let length = self.env.length(self.draft.state, length)?;
+                self.wait(path, WaitKind::Limit, Some(length), Map::new())
+            }
         };
-        let length = self.env.length(self.draft.state, length)?;
-        at.limit = Some(self.wait(path, WaitKind::Limit, Some(length), Map::new()));
+        at.limit = Some(number);
+        let (now, goes_on) = (self.draft.now, self.clock_goes_on(path));
+        if let Some(limit) = self.run.wait_mut(number) {
+            keep_time(limit, now, goes_on);
+        }
         Ok(())
+    }
+
+    /// The clock of a step stands still while all that steps in it do is wait. What it waits for itself counts, and so does
+    /// work that is done for it.
+    fn clock_goes_on(&self, path: &str) -> bool {
+        let works = |kind: &WaitKind| {
+            matches!(kind, WaitKind::Effect(_) | WaitKind::Call { .. } | WaitKind::Retry | WaitKind::Yield)
+        };
+        let open = self.run.walk.waits.iter().filter(|wait| wait.ended.is_none());
+        let mut below = open.filter(|wait| is_below(&wait.path, path)).peekable();
+        below.peek().is_none() || below.any(|wait| works(&wait.kind))
     }
 
     /// The step's time is over: it, and all that it waits for, is given up.
@@ -86,15 +102,15 @@ impl Walk<'_, '_> {
         Failure { code: Code::StepTimeout.as_str().to_owned(), message, class: "transient" }
     }
 
-    fn logic_waits(&self) -> Result<()> {
-        match self.logic {
-            0 => Ok(()),
-            _ => Err(failure(Code::DefinitionInvalid, "logic cannot wait")),
+    /// Refuses to stand still where nothing may.
+    pub(super) fn stands_still(&self) -> Result<()> {
+        match self.may_wait() {
+            true => Ok(()),
+            false => Err(failure(Code::DefinitionInvalid, "nothing waits inside `atomic` or logic")),
         }
     }
 
     pub(super) fn delay(&mut self, length: &Length, at: &mut Block, path: &str) -> Result<Flow> {
-        self.logic_waits()?;
         if let Some(Inside::Wait(number)) = at.inside.as_deref() {
             let number = *number;
             if self.ended(number).is_none() {
@@ -107,6 +123,7 @@ impl Walk<'_, '_> {
         if length.is_zero() {
             return Ok(Flow::Done(Value::Null));
         }
+        self.stands_still()?;
         let number = self.wait(path, WaitKind::Delay, Some(length), Map::new());
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
@@ -114,10 +131,10 @@ impl Walk<'_, '_> {
 
     /// The condition is asked in this very commit and armed in it, so no change can slip between.
     pub(super) fn wait_until(&mut self, until: &WaitUntil, at: &mut Block, path: &str) -> Result<Flow> {
-        self.logic_waits()?;
         if let Some(Inside::Wait(number)) = at.inside.as_deref() {
             return self.resume(*number, until.on_timeout);
         }
+        self.stands_still()?;
         let timeout =
             until.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
         // One that cannot be evaluated does not hold yet.
@@ -143,27 +160,25 @@ impl Walk<'_, '_> {
     }
 
     pub(super) fn wait_for(&mut self, wait: &WaitFor, at: &mut Block, path: &str) -> Result<Flow> {
-        self.logic_waits()?;
         if let Some(Inside::Wait(number)) = at.inside.as_deref() {
             let taken = self.ended(*number).and_then(|ended| ended.event);
             let flow = self.resume(*number, wait.on_timeout)?;
             if let Some(event) = taken {
-                self.run.walk.taken.insert(path.to_owned(), event.into());
+                self.took(path, event);
             }
             return Ok(flow);
         }
+        self.stands_still()?;
         let timeout =
             wait.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
-        if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return self.timed_out(wait.on_timeout, Some(0.0));
-        }
+        let at_once = timeout.is_some_and(|timeout| timeout.is_zero());
         let refs = match &wait.filter {
             Some(Filter::Expr(expr)) => Refs::of(&expr.0),
             _ => Refs::default(),
         };
         let env = self.env.snapshot(&refs);
         let looks_back = matches!(wait.trigger, TriggerKind::Event(_)) && !planted("arm_after_check");
-        let taken = self.run.walk.taken.get(path).and_then(Value::as_u64).unwrap_or(0);
+        let taken = self.run.walk.taken.get(&written(path)).and_then(Value::as_u64).unwrap_or(0);
         let after = if looks_back { taken.max(self.run.occurrence.position) } else { self.draft.next() };
         let far = looks_back && self.draft.has_past() && self.draft.next() > after + NEAR;
         let looking = far && refs.entities.is_empty() && !refs.indeterminate;
@@ -176,21 +191,37 @@ impl Walk<'_, '_> {
         };
         if let Some(event) = found {
             self.forget(number);
-            self.run.walk.taken.insert(path.to_owned(), event.position.into());
+            self.took(path, event.position);
             let remaining = timeout.map(|left| left.as_secs_f64());
             self.env.wait = json!({"completed": true, "remaining": remaining, "event": event.to_value()});
             return Ok(Flow::Done(self.env.wait.clone()));
+        }
+        if at_once && !looking {
+            self.forget(number);
+            return self.timed_out(wait.on_timeout, Some(0.0));
+        }
+        if let Some(wait) = self.run.wait_mut(number).filter(|_| at_once) {
+            // It looks once, and that look is under way: what ends it is the look, not the clock.
+            wait.due = None;
         }
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
     }
 
+    /// The event that a `wait_for` took; a later round of the loop around it takes a later one.
+    fn took(&mut self, path: &str, event: Position) {
+        let taken = &mut self.run.walk.taken;
+        let last = taken.get(&written(path)).and_then(Value::as_u64).unwrap_or(0);
+        taken.insert(written(path), last.max(event).into());
+    }
+
     /// A wait for something ended, or not yet.
     fn resume(&mut self, number: u32, on_timeout: OnTimeout) -> Result<Flow> {
         let Some(ended) = self.ended(number) else { return Ok(Flow::Blocked) };
-        let due = self.run.wait(number).and_then(|wait| wait.due);
+        let wait = self.run.wait(number);
+        let (due, limit) = (wait.and_then(|wait| wait.due), wait.and_then(|wait| wait.lasts_ms));
         self.forget(number);
-        let remaining = due.map(|due| due.since(ended.at).as_secs_f64());
+        let remaining = due.map(|due| due.since(ended.at).as_secs_f64()).or(limit.map(|_| 0.0));
         if ended.how == How::Timeout {
             return self.timed_out(on_timeout, remaining.map(|_| 0.0));
         }
@@ -232,6 +263,41 @@ pub(crate) fn earlier(
         let fits = topics.iter().any(|pattern| pattern.receives(&event.envelope.topic));
         Ok(fits && route::wait_takes(draft.state, &automation, run, wait, event, &event.to_value())?)
     })
+}
+
+fn is_below(path: &str, of: &str) -> bool {
+    path.strip_prefix(of).is_some_and(|rest| rest.starts_with(['.', '[']))
+}
+
+/// Stops the clock of a limit, or lets it go on with what is left.
+fn keep_time(limit: &mut Wait, now: Timestamp, goes_on: bool) {
+    match (limit.due, limit.lasts_ms) {
+        (Some(due), _) if !goes_on => {
+            (limit.due, limit.lasts_ms) = (None, Some(due.since(now).as_millis() as u64));
+        }
+        (None, Some(left)) if goes_on => {
+            (limit.since, limit.due) = (now, Some(now.plus(Duration::from_millis(left))));
+        }
+        _ => {}
+    }
+}
+
+/// The path of a step as its definition has it: without the rounds of the loops around it (`actions[0][7].do[1]`).
+fn written(path: &str) -> String {
+    let mut plain = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.find("][") {
+        plain.push_str(&rest[..=at]);
+        rest = &rest[at + 1..];
+        match rest.find(']').filter(|end| rest[end + 1..].starts_with(".do")) {
+            Some(end) => rest = &rest[end + 1..],
+            None => {
+                plain.push('[');
+                rest = &rest[1..];
+            }
+        }
+    }
+    plain + rest
 }
 
 /// References by the concepts' ids: `concept/id`, `concept/*`.

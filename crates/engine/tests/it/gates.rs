@@ -263,7 +263,7 @@ async fn near_misses_of_a_disabled_one_are_counted_also_of_what_happens_to_runs(
 
 #[tokio::test]
 async fn an_error_of_the_definition_switches_off_at_once() {
-    let yaml = "automation: a\ntriggers:\n  - event: in.*\nmode: parallel\nactions:\n  - atomic:\n      - automation: a\n";
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nmode: parallel\nactions:\n  - task: {kind: \"{{ event.payload.kind }}\"}\n";
     let rig = rig(yaml).await;
     publish(&rig, "in.a", json!({})).await;
     let shown = rig.tenant.automation("a").unwrap();

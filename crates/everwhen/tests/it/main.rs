@@ -23,6 +23,7 @@ mod once;
 mod pages;
 mod pipes;
 mod profiles;
+mod rulings;
 mod runs;
 mod scenarios;
 mod secrets;

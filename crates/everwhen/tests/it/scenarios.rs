@@ -135,7 +135,7 @@ fn starts_by_hand_and_by_time_wait_in_the_queue_too() {
         - automation: turn
           mode: queued
           max: 3
-          triggers: [{manual: true}, {every: 1m}]
+          triggers: [{manual: true}, {at: 2026-01-01T00:01:00Z}]
           actions: [{delay: 90s}, {publish: {topic: out.turn, payload: {n: '{{ input.n }}'}}}]
   - run: {automation: turn, input: {n: 1}}
   - run: {automation: turn, input: {n: 2}}
@@ -144,7 +144,6 @@ fn starts_by_hand_and_by_time_wait_in_the_queue_too() {
   - advance: 60s
   - expect: {runs: {automation: turn, active: 1, queued: 2, started: 1}}
   - run: {automation: turn, input: {n: 9}}
-  - disable: turn
   - expect: {decisions: {automation: turn, outcome: refused, reason: max_runs, total: 1}}
   - advance: 1h
   - expect:

@@ -81,6 +81,9 @@ pub struct Trigger {
     /// Dwell: the state must hold this long.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub dwell: Option<Length>,
+    /// Of a one-shot that was missed; absent: it runs late. Other schedules say it in their kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catch_up: Option<CatchUp>,
 }
 
 impl Trigger {
@@ -96,6 +99,7 @@ impl Trigger {
             rate: None,
             cooldown: None,
             dwell: None,
+            catch_up: None,
         }
     }
 }

@@ -123,6 +123,8 @@ pub struct SettledOccurrence {
     pub outcome: Outcome,
     pub reason: Option<String>,
     pub gate: Option<String>,
+    /// The occurrence that took it along, when it merged.
+    pub into: Option<OccurrenceId>,
     pub set: Vec<GateSet>,
     pub values: Value,
 }
@@ -184,6 +186,8 @@ struct SettledData<'a> {
     reason: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gate: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    into: Option<OccurrenceId>,
 }
 
 impl Routed {
@@ -229,6 +233,7 @@ impl SettledOccurrence {
             outcome: self.outcome,
             reason: lent(self.reason.as_ref()),
             gate: lent(self.gate.as_ref()),
+            into: self.into,
         })
     }
 
@@ -239,7 +244,7 @@ impl SettledOccurrence {
     }
 
     pub(super) fn decode(at: &At<'_>) -> Result<SettledOccurrence, DecodeError> {
-        let SettledData { of, automation, outcome, reason, gate } = serde_json::from_str(at.data)?;
+        let SettledData { of, automation, outcome, reason, gate, into } = serde_json::from_str(at.data)?;
         let VerdictBody { set, values, .. } = body(at)?;
         Ok(SettledOccurrence {
             of,
@@ -247,6 +252,7 @@ impl SettledOccurrence {
             outcome,
             reason: owned(reason),
             gate: owned(gate),
+            into,
             set: set.into_owned(),
             values: values.into_owned(),
         })

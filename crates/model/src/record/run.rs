@@ -50,6 +50,10 @@ pub struct RunStarted {
     /// The run that called it and waits, with the number of that wait.
     pub caller: Option<(Position, u32)>,
     pub rerun_of: Option<String>,
+    /// The id of the run that called it, whether that waits or not.
+    pub parent: Option<String>,
+    /// What started it when no trigger did: `automation:<name>`, or of a subscription `event:<topic>:<id>`.
+    pub invoked_by: Option<String>,
     pub input: Value,
     /// What it shares its mode with.
     pub key: String,
@@ -74,6 +78,8 @@ impl RunStarted {
             attempt: 1,
             caller: None,
             rerun_of: None,
+            parent: None,
+            invoked_by: None,
             input: Value::Null,
             key: String::new(),
             synthetic: None,
@@ -215,6 +221,10 @@ struct StartedData<'a> {
     caller: Option<(Position, u32)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rerun_of: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invoked_by: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -351,6 +361,8 @@ impl RunRecord {
                 attempt: started.attempt,
                 caller: started.caller,
                 rerun_of: lent(started.rerun_of.as_ref()),
+                parent: lent(started.parent.as_ref()),
+                invoked_by: lent(started.invoked_by.as_ref()),
             }),
             RunRecord::Moved(moved) => to_text(&MovedData { run: moved.run, status: moved.status }),
             RunRecord::WaitEnded(ended) => {
@@ -472,6 +484,8 @@ fn started(at: &At<'_>) -> Result<RunStarted, DecodeError> {
         attempt: data.attempt,
         caller: data.caller,
         rerun_of: owned(data.rerun_of),
+        parent: owned(data.parent),
+        invoked_by: owned(data.invoked_by),
         input: body.input.into_owned(),
         key: body.key.into_owned(),
         synthetic: body.event.map(Cow::into_owned),

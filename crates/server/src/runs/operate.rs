@@ -121,8 +121,7 @@ fn held_back(started: &Started) -> Problem {
 pub async fn again(Path((id, what)): Path<(String, String)>, call: Call) -> Answer {
     call.params(&[])?;
     let tenant = call.tenant.clone();
-    let known: &[&str] = if what == "rerun" { &["from_step", "allow_side_effects"] } else { &[] };
-    let mut said = optional(call, known).await?;
+    let mut said = optional(call, &["from_step", "allow_side_effects"]).await?;
     let rerun = Rerun {
         from_step: from_step(said.remove("from_step"))?,
         allow_side_effects: flag(&mut said, "allow_side_effects")?,
@@ -130,7 +129,7 @@ pub async fn again(Path((id, what)): Path<(String, String)>, call: Call) -> Answ
     let run = aside::blocking(move || match what.as_str() {
         "cancel" => tenant.cancel_run(&id).and_then(|()| tenant.run(&id)),
         "retry" => tenant.retry_run(&id),
-        "resume" => tenant.resume_run(&id),
+        "resume" => tenant.resume_run_from(&id, &rerun),
         "rerun" => tenant.rerun(&id, &rerun),
         _ => Err(Problem::new(Code::NotFound, format!("a run has no \"{what}\""))
             .hint("one of cancel, retry, resume, rerun")),

@@ -174,7 +174,8 @@ fn a_run_shows_no_nulls_and_the_steps_it_stands_at() {
     for shown in [&run, &cancelled, &failed, &explained] {
         assert!(!has_null(shown), "{shown}");
     }
-    assert_eq!(cancelled["error"], json!({"code": "cancelled"}), "{cancelled}");
+    let why = json!({"code": "cancelled", "message": "it was cancelled", "class": "permanent"});
+    assert_eq!(cancelled["error"], why, "{cancelled}");
     let hours = server.get("/v1/events?topic=hour.struck").ok(200);
     let event = &hours["events"][0]["payload"]["event"];
     assert!(event["topic"].is_string() && event.get("id").is_none(), "{event}");

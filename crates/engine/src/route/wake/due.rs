@@ -40,9 +40,9 @@ pub fn go_on(draft: &mut Draft<'_>, id: OccurrenceId) -> Result<()> {
         passed.outcome = Outcome::CaughtUp;
     }
     settle(draft, id, (&automation, &pending), &passed)?;
-    start::follow(draft, &passed)?;
+    start::follow(draft, id, &passed)?;
     if passed.pause {
-        start::pause(draft, automation.name())?;
+        start::pause(draft, &automation)?;
     }
     match event {
         _ if !passed.starts() => Ok(()),
@@ -61,7 +61,7 @@ fn over(
     let trigger = automation.trigger(&pending.trigger);
     let lost = pending.start.is_null() && (trigger.is_none() || event.is_none());
     let off = !draft.state.is_enabled(automation) && !draft.state.is_draining(automation.name());
-    if lost || off && pending.gate != "mode" {
+    if lost || off {
         return Ok(Some((Outcome::Skipped, "disabled")));
     }
     let (Some(trigger), Some(event)) = (trigger, event) else { return Ok(None) };

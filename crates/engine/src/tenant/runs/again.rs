@@ -69,6 +69,24 @@ impl Tenant {
         self.again(Again { started, walked: Some(walked), pinned: true })
     }
 
+    /// As [`Tenant::resume_run`], from a step that is named, if one is: an earlier one is done again, with what came before it.
+    pub fn resume_run_from(&self, id: &str, how: &Rerun) -> Result<Value, Problem> {
+        let Some(step) = &how.from_step else { return self.resume_run(id) };
+        let (run, started) = self.ended_run(id, &["failed"], "resumed")?;
+        let automation = self.with_writer(|writer| {
+            let version = writer.state.version(&started.automation, &started.hash);
+            version
+                .map_or_else(|| Ok(writer.state.catalog.automations.named(&started.automation)?.clone()), Ok)
+        })?;
+        let from = find(&automation.definition.steps, step)?;
+        let done: Vec<&Value> = run["steps"].as_array().into_iter().flatten().collect();
+        if !how.allow_side_effects {
+            refuse_effects(&done, from)?;
+        }
+        let walked = Walked { other_spaces: started.other_spaces.clone(), ..taken_over(&done, from) };
+        self.again(Again { started, walked: Some(walked), pinned: true })
+    }
+
     /// A new run of what a run was the answer to, under the version that is declared now.
     pub fn rerun(&self, id: &str, how: &Rerun) -> Result<Value, Problem> {
         let (run, mut started) = self.ended_run(id, &["completed", "failed", "cancelled"], "run again")?;

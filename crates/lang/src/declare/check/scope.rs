@@ -32,6 +32,8 @@ pub(super) struct Scope {
     /// The concept whose row is looked at, by id.
     pub(super) row: Option<String>,
     pub(super) logic: bool,
+    /// Inside `atomic`, which is one commit.
+    pub(super) atomic: bool,
     /// What is computed here leaves with a request and is kept nowhere: it may name secrets.
     pub(super) secrets: bool,
 }

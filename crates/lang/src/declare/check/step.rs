@@ -35,8 +35,8 @@ type Refs = Vec<String>;
 impl Checker<'_> {
     /// One step, or two for `return f(…)`.
     pub(super) fn step(&mut self, step: &Step, scope: &mut Scope, refs: &mut Refs) -> Vec<definition::Step> {
-        if scope.logic {
-            self.pure(step);
+        if scope.logic || scope.atomic {
+            self.pure(step, scope);
         }
         if let tree::Action::Return(Some(Val::Expr(node))) = &step.action
             && let Some(call) = self.declared_call(node)
@@ -48,8 +48,18 @@ impl Checker<'_> {
             return vec![first, definition::Step::of(Action::Return { value })];
         }
         let when = step.when.as_ref().map(|when| self.condition(when, scope, refs));
-        let timeout = step.timeout.as_ref().map(|timeout| self.length(timeout, scope, refs));
-        let action = self.action(step, scope, refs);
+        let mut timeout = step.timeout.as_ref().map(|timeout| self.length(timeout, scope, refs));
+        let mut action = self.action(step, scope, refs);
+        // Beside a wait that has none of its own, it is how long that waits.
+        match &mut action {
+            Action::WaitUntil(definition::WaitUntil { timeout: own, .. })
+            | Action::WaitFor(definition::WaitFor { timeout: own, .. })
+                if own.is_none() =>
+            {
+                *own = timeout.take();
+            }
+            _ => {}
+        }
         let id = step.id.as_ref().map(|id| id.text.clone());
         vec![definition::Step {
             id,
@@ -61,8 +71,8 @@ impl Checker<'_> {
         }]
     }
 
-    /// Logic is a function: it neither waits nor reaches outside.
-    fn pure(&mut self, step: &Step) {
+    /// Logic is a function and `atomic` is one commit: neither waits or reaches outside.
+    fn pure(&mut self, step: &Step, scope: &Scope) {
         let what = match &step.action {
             tree::Action::Delay(_) => "a delay",
             tree::Action::WaitUntil { .. } | tree::Action::WaitFor { .. } => "a wait",
@@ -70,10 +80,15 @@ impl Checker<'_> {
             tree::Action::Http { .. } => "an HTTP call",
             tree::Action::Outside { runner, .. } => runner,
             tree::Action::Automation { .. } => "a call of an automation",
+            _ if step.retry.is_some() && !scope.logic => "a retry",
             _ => return,
         };
-        let found = fault(Code::DefinitionNotPure, step.span, format!("{what} cannot stand in logic"));
-        self.error(found.hint("move it into the automation that calls this logic"));
+        let (place, hint) = match scope.logic {
+            true => ("logic", "move it into the automation that calls this logic"),
+            false => ("`atomic`", "move it before or after the block"),
+        };
+        let found = fault(Code::DefinitionNotPure, step.span, format!("{what} cannot stand in {place}"));
+        self.error(found.hint(hint));
     }
 
     fn action(&mut self, step: &Step, scope: &mut Scope, refs: &mut Refs) -> Action {
@@ -95,7 +110,12 @@ impl Checker<'_> {
                 self.blocks(&step.action, scope, refs)
             }
             Given::Repeat { until, max, steps } => self.repeat(until, *max, steps, scope, refs),
-            Given::Atomic(steps) => Action::Atomic(self.block_with_refs(steps, scope, refs)),
+            Given::Atomic(steps) => {
+                let outside = std::mem::replace(&mut scope.atomic, true);
+                let steps = self.block_with_refs(steps, scope, refs);
+                scope.atomic = outside;
+                Action::Atomic(steps)
+            }
             Given::Delay(length) => Action::Delay(self.length(length, scope, refs)),
             Given::WaitUntil { .. } | Given::WaitFor { .. } => self.wait(&step.action, scope, refs),
             Given::Ask(ask) => self.ask(ask, scope, refs),
@@ -243,6 +263,7 @@ impl Checker<'_> {
                 let mut within = scope.clone();
                 within.roots.extend(["topic", "payload", "subject"].map(str::to_owned));
                 let made = self.trigger(trigger, &within);
+                self.waited_for(trigger.span, &made);
                 if let Some(node) = &trigger.filter {
                     let before = self.found.len();
                     refs.extend(self.expr(node, &within).1);
@@ -256,6 +277,36 @@ impl Checker<'_> {
                 })
             }
             _ => unreachable!("only waits are asked for"),
+        }
+    }
+
+    /// A wait takes an event: what time pulls never comes to it, and there is no gate before it.
+    fn waited_for(&mut self, span: Span, trigger: &definition::Trigger) {
+        use definition::TriggerKind as Kind;
+        let timed = matches!(
+            trigger.on,
+            Kind::Cron { .. } | Kind::Every(_) | Kind::At(_) | Kind::Absent { .. } | Kind::Manual
+        );
+        if timed {
+            let what = "wait_for takes an event: time and people do not end it";
+            self.error(fault(Code::DefinitionTrigger, span, what).hint("use delay, wait_until or ask"));
+        }
+        let gates = [
+            ("window", trigger.window.is_some()),
+            ("batch", trigger.batch.is_some()),
+            ("debounce", trigger.debounce.is_some()),
+            ("throttle", trigger.throttle.is_some()),
+            ("rate", trigger.rate.is_some()),
+            ("cooldown", trigger.cooldown.is_some()),
+            ("for", trigger.dwell.is_some()),
+        ];
+        for (gate, _) in gates.into_iter().filter(|(_, is_set)| *is_set) {
+            let what = format!("{gate:?} is a gate of triggers; wait_for has none");
+            let hint = match gate {
+                "for" => "wait_until with a condition {state: {…, for: 5m}} waits for what holds",
+                _ => "wait for the event alone",
+            };
+            self.error(fault(Code::DefinitionTrigger, span, what).hint(hint));
         }
     }
 
@@ -371,8 +422,10 @@ impl Checker<'_> {
         self.passed(kind, &found, name, args.as_ref());
         let args = args.map(|val| self.input(&val, scope, refs));
         let call = Call { name: found, args };
-        if kind == Kind::Query && scope.logic && self.names.detached.contains(&call.name) {
-            let what = format!("query \"{}\" is detached: waiting for it cannot stand in logic", call.name);
+        let waits = scope.logic || scope.atomic;
+        if kind == Kind::Query && waits && self.names.detached.contains(&call.name) {
+            let place = if scope.logic { "logic" } else { "`atomic`" };
+            let what = format!("query \"{}\" is detached: waiting for it cannot stand in {place}", call.name);
             let found = fault(Code::DefinitionNotPure, span, what);
             self.error(
                 found.hint("ask in the automation and pass what was found, or declare it without `detached`"),

@@ -72,9 +72,11 @@ pub(crate) fn trigger(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Rea
     };
     let mut reading = Reading { pairs, faults, concepts: Vec::new() };
     let on = reading.kind(&key.text, doc)?;
+    let one_shot = matches!(on, TriggerKind::At(_)) && get(pairs, "catch_up").is_some();
+    let catch_up = if one_shot { Some(reading.catch_up()?) } else { None };
     let concepts = reading.concepts;
     let absent = matches!(on, TriggerKind::Absent { .. });
-    let mut made = definition::Trigger::on(on);
+    let mut made = definition::Trigger { catch_up, ..definition::Trigger::on(on) };
     if let Some(id) = get(pairs, "id") {
         made.id = id.text("a name")?.text;
     }

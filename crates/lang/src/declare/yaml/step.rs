@@ -118,6 +118,7 @@ fn beside(key: &str) -> &'static [&'static str] {
         "automation" => &["args", "input", "wait"],
         "for" | "for_each" => &["in", "do", "where", "parallel", "index", "as"],
         "parallel" => &["wait"],
+        "stop" => &["error"],
         _ => &[],
     }
 }
@@ -176,8 +177,8 @@ impl Reading<'_> {
             "agent" => Ok(Action::Outside { runner: "agent", with: value.val() }),
             "task" => Ok(Action::Outside { runner: "task", with: value.val() }),
             "deliver" => Ok(Action::Outside { runner: "deliver", with: value.val() }),
-            "stop" => Ok(Action::Stop(said(value))),
-            "fail" => Ok(Action::Fail(said(value))),
+            "stop" => self.stop(value),
+            "fail" => self.fail(value),
             _ => Ok(Action::Return(said(value))),
         }
     }
@@ -215,7 +216,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The pattern with a filter, or `trigger` with any kind of trigger.
+    /// The pattern with a filter, or `trigger` with one that events pull.
     fn wait_for(&mut self, value: &Doc) -> Read<Action> {
         let pairs = value.map("event, filter, timeout")?;
         let own = ["trigger", "timeout", "on_timeout"];
@@ -373,6 +374,26 @@ impl Reading<'_> {
             return Err(value.wrong("repeat with \"count\", \"while\", \"until\" or \"for_each\""));
         };
         Ok(Action::Repeat { until, max, steps })
+    }
+
+    /// A reason, or `{reason, error}`; `error: true`, also beside it, makes it a failure.
+    fn stop(&mut self, value: &Doc) -> Read<Action> {
+        let (reason, error) = match &value.kind {
+            Kind::Map(pairs) => {
+                only(pairs, "stop", &["reason", "error"], self.faults);
+                (get(pairs, "reason").and_then(said), get(pairs, "error"))
+            }
+            _ => (said(value), get(self.pairs, "error")),
+        };
+        let failed = error.map(Doc::yes_or_no).transpose()?.unwrap_or(false);
+        Ok(if failed { Action::Fail(reason) } else { Action::Stop(reason) })
+    }
+
+    /// A message, or `{message}`.
+    fn fail(&mut self, value: &Doc) -> Read<Action> {
+        let Kind::Map(pairs) = &value.kind else { return Ok(Action::Fail(said(value))) };
+        only(pairs, "fail", &["message"], self.faults);
+        Ok(Action::Fail(get(pairs, "message").and_then(said)))
     }
 
     fn ask(&mut self, value: &Doc, approve: bool) -> Read<Action> {
