@@ -66,7 +66,7 @@ fn a_stretch_holds_four_mebibytes_and_loops_yield_before() {
     let place = Place::new();
     let text = "x".repeat(900_000);
     let publish = "{publish: {topic: out.big, payload: {s: '{{ event.payload.s }}'}}}";
-    let flat = vec![publish; 5].join(", ");
+    let flat = [publish; 5].join(", ");
     let scenario = format!(
         "
 scenario: big

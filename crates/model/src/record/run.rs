@@ -304,15 +304,15 @@ fn is_one(n: &u32) -> bool {
     *n == 1
 }
 
-pub(super) fn is_null(value: &Cow<'_, Value>) -> bool {
+pub(super) fn is_null(value: &Value) -> bool {
     value.is_null()
 }
 
-pub(super) fn is_empty<T: Clone>(list: &Cow<'_, [T]>) -> bool {
+pub(super) fn is_empty<T>(list: &[T]) -> bool {
     list.is_empty()
 }
 
-pub(super) fn has_no_text(text: &Cow<'_, str>) -> bool {
+pub(super) fn has_no_text(text: &str) -> bool {
     text.is_empty()
 }
 

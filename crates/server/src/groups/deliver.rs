@@ -104,7 +104,7 @@ fn switch(said: &Map<String, Value>, name: &str) -> Result<bool, Problem> {
     match said.get(name) {
         None => Ok(false),
         Some(Value::Bool(on)) => Ok(*on),
-        Some(_) => Err(wrong(&format!("/{name}"), &format!("\"{name}\" is true or false"))),
+        Some(_) => Err(wrong(&format!("/{name}"), format!("\"{name}\" is true or false"))),
     }
 }
 
