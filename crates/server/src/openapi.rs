@@ -163,6 +163,7 @@ fn media_type(short: &str) -> &'static str {
         "text" => "text/plain",
         "markdown" => "text/markdown",
         "html" => "text/html",
+        "problem" => "application/problem+json",
         _ => "application/json",
     }
 }

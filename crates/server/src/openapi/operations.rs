@@ -132,7 +132,7 @@ put /v1/push/{name} | putPush | | PushDefinition | 200 Push, 201 Push
 delete /v1/push/{name} | deletePush | | | 200 Anything, 204 -
 post /v1/push/{name}/{what} | operatePush | what=pause|resume|test | | 200 Push
 post /hooks/{tenant}/{name} | deliverHook | | Anything | 200 HookDelivered, 202 HookDelivered
-post /mcp | speakMcp | | Anything | 200 Anything, 202 -, 400 Anything
+post /mcp | speakMcp | | Anything | 200 Anything, 202 -, 400 Anything, 400 problem:Problem
 get /livez | isLive | | | 200 Live
 get /readyz | isReady | | | 200 Ready, 503 Ready
 get /metrics | getMetrics | | | 200 text:Lines
