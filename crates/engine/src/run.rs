@@ -7,6 +7,8 @@
 //!        └ the third step is a `parallel`; its first branch is past one step, its second waits
 //! ```
 
+mod taken;
+
 use std::collections::BTreeMap;
 
 use model::event::Event;
@@ -73,7 +75,7 @@ pub struct Walked {
     /// How often it failed and began again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tries: u32,
-    /// The last event that a `wait_for` at each path took.
+    /// The events that each `wait_for` took, by its path.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub taken: Map<String, Value>,
     /// Sealed spaces, besides its own, of which it holds something.

@@ -327,7 +327,11 @@ impl Tenant {
 
     /// The writer's answer to what was put into its mailbox before.
     async fn answer(&self, pending: Pending) -> Result<Answer, Problem> {
-        self.run_or_hand_over();
+        if self.run_or_hand_over() {
+            // The sync was on this thread, and those whom the batch woke wait for it: a caller that publishes one event after
+            // the other would keep them waiting as long as the runtime lets it, which is many syncs.
+            tokio::task::yield_now().await;
+        }
         pending.await.unwrap_or_else(|_| Err(closing()))
     }
 
@@ -351,7 +355,7 @@ impl Tenant {
     fn answer_blocking(&self, mut pending: Pending) -> Result<Answer, Problem> {
         match self.0.writer.try_lock() {
             Ok(mut writer) => {
-                self.turn(&mut writer);
+                self.turn_hurried(&mut writer);
                 drop(writer);
                 self.hand_over_rest();
             }
@@ -374,15 +378,20 @@ impl Tenant {
         Ok(self.0.mailbox.push(command))
     }
 
-    fn run_or_hand_over(&self) {
+    /// True when the batch was written on this thread.
+    fn run_or_hand_over(&self) -> bool {
         let quick = self.0.sync_nanos.load(Ordering::Relaxed) < INLINE_SYNC_MAX.as_nanos() as u64;
         match self.0.writer.try_lock() {
             Ok(mut writer) if quick && self.0.looking.load(Ordering::Acquire) == 0 => {
-                self.turn(&mut writer);
+                self.turn_hurried(&mut writer);
                 drop(writer);
                 self.hand_over_rest();
+                true
             }
-            _ => self.hand_over(),
+            _ => {
+                self.hand_over();
+                false
+            }
         }
     }
 
@@ -403,8 +412,28 @@ impl Tenant {
         Moment::of(self.0.around.clock.as_ref())
     }
 
-    /// One batch. False when there was nothing to do.
+    /// One batch, and what is to be done after it. False when there was nothing to do.
     fn turn(&self, writer: &mut Option<Writer>) -> bool {
+        let turned = self.batch(writer);
+        self.commit_state(writer, false);
+        turned
+    }
+
+    /// One batch on the thread of a caller, who waits for nothing else.
+    fn turn_hurried(&self, writer: &mut Option<Writer>) {
+        self.batch(writer);
+        self.commit_state(writer, true);
+    }
+
+    fn commit_state(&self, writer: &mut Option<Writer>, hurried: bool) {
+        let moment = self.moment();
+        if let Some(Err(fatal)) = writer.as_mut().map(|open| open.commit_state_if_due(moment, hurried)) {
+            *writer = None;
+            self.stop(fatal);
+        }
+    }
+
+    fn batch(&self, writer: &mut Option<Writer>) -> bool {
         let (commands, replies) = self.0.mailbox.take();
         if commands.is_empty() && !self.0.ready.load(Ordering::Acquire) {
             return false;

@@ -21,6 +21,7 @@ mod wait;
 use std::sync::Arc;
 
 use model::definition::Step;
+use model::event::Band;
 use model::record::{How, RunEnded, RunMoved, RunRecord, Status};
 use model::{Code, Position, Problem};
 use serde_json::{Value, json};
@@ -120,6 +121,8 @@ struct Walk<'d, 'a> {
     logic: u32,
     /// Inside `atomic`: what it does may be taken back, so no run may start.
     atomic: u32,
+    /// What it publishes has at least this band.
+    least_band: Band,
     /// Who called logic without a run.
     outside: Option<String>,
     /// Who answered the question of the step that is noted next.
@@ -307,6 +310,7 @@ impl<'d, 'a> Walk<'d, 'a> {
             yielded: false,
             logic: 0,
             atomic: 0,
+            least_band: Band::default(),
             outside,
             by: None,
         }

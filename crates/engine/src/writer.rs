@@ -348,7 +348,6 @@ impl Writer {
         match self.ledger.append(&self.batch, sync) {
             Ok(()) => {
                 self.state_opened.get_or_insert(moment.real);
-                self.commit_state_if_due(moment)?;
                 Ok(turn)
             }
             Err(AppendError::Refused(error)) => {
@@ -375,10 +374,12 @@ impl Writer {
         Ok(schedule::arm(&mut self.state)?)
     }
 
-    fn commit_state_if_due(&mut self, moment: Moment) -> Result<(), Fatal> {
+    /// The COMMIT of `state.db` once enough was folded. Called between batches, when everybody has been answered: the
+    /// ledger keeps the promise, so nobody waits for this. `hurried` leaves to [`Writer::settle`] what only has waited long.
+    pub fn commit_state_if_due(&mut self, moment: Moment, hurried: bool) -> Result<(), Fatal> {
         let Some(opened) = self.state_opened else { return Ok(()) };
-        let due =
-            self.state.open_rows >= STATE_ROWS_MAX || moment.real.saturating_sub(opened) >= STATE_OPEN_MAX;
+        let old = !hurried && moment.real.saturating_sub(opened) >= STATE_OPEN_MAX;
+        let due = old || self.state.open_rows >= STATE_ROWS_MAX;
         if due && !self.is_stuck() { self.try_commit_state() } else { Ok(()) }
     }
 

@@ -12,7 +12,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, IF_MATCH};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, IF_MATCH};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use model::{Code, Problem};
@@ -111,7 +111,20 @@ impl Client {
 
     /// Sends a request and returns a good answer; a refusal becomes the problem that it tells.
     pub async fn send(&self, method: Method, path: &str, sent: Sent) -> Result<Response<Incoming>, Problem> {
-        self.send_if(method, path, sent, None).await
+        self.send_with(method, path, sent, None).await
+    }
+
+    /// Posts in another's name; only a server without tokens takes somebody's word for who they are.
+    pub async fn post_as<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+        actor: &str,
+    ) -> Result<T, Problem> {
+        let actor = HeaderValue::from_str(actor)
+            .map_err(|_| Problem::new(Code::UsageInvalid, format!("\"{actor}\" cannot be an actor")))?;
+        let header = (HeaderName::from_static("everwhen-actor"), actor);
+        read_json(self.send_with(Method::POST, path, json_body(body), Some(header)).await?).await
     }
 
     /// As [`Client::send`], if what is written to is at this version.
@@ -122,10 +135,19 @@ impl Client {
         sent: Sent,
         version: Option<model::Position>,
     ) -> Result<Response<Incoming>, Problem> {
+        let header = version.map(|version| (IF_MATCH, HeaderValue::from(version)));
+        self.send_with(method, path, sent, header).await
+    }
+
+    async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        sent: Sent,
+        header: Option<(HeaderName, HeaderValue)>,
+    ) -> Result<Response<Incoming>, Problem> {
         let mut request = self.request(method, path, sent)?;
-        if let Some(version) = version {
-            request.headers_mut().insert(IF_MATCH, HeaderValue::from(version));
-        }
+        request.headers_mut().extend(header);
         let mut sender = self.connection().await?;
         let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
         // A connection whose answer is still being read is not ready; the next request makes its own.

@@ -108,7 +108,7 @@ fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Confi
 
     let mut config = Config {
         listen: "127.0.0.1:3837".to_owned(),
-        data: source.beside(".everwhen"),
+        data: PathBuf::from(".everwhen"),
         settings: Settings::default(),
         tls: [None, None],
     };

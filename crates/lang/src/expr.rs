@@ -66,7 +66,7 @@ use eval::Eval;
 pub struct Scope<'s> {
     /// Evaluation takes one value for each, in this order.
     pub roots: &'s [&'s str],
-    /// Bare names that mean a field of the root `event`.
+    /// Bare names that mean a field of the root `event`, or of the row's `payload`.
     pub shorthands: &'s [&'s str],
     /// Concepts by the names they have here, with their ids, for `canonicalId`.
     pub concepts: &'s [(&'s str, &'s str)],

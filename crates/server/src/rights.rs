@@ -55,7 +55,7 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
     }
     let Some(given) = shown(&head.headers) else {
         return Err(Problem::new(Code::AuthRequired, "a token is required").hint(
-            "send \"Authorization: Bearer ew_…\"; an owner or admin gives one out (`everwhen tokens create`)",
+            "send \"Authorization: Bearer ew_…\" (`everwhen --token …`); an owner or admin gives one out (`everwhen tokens create`)",
         ));
     };
     if is_local(given, doors) {

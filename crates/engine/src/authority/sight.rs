@@ -49,6 +49,11 @@ impl Sight {
         self.is_whole() && !self.no_acts
     }
 
+    /// Whether acts of administration, and what belongs to them, are seen.
+    pub fn administers(&self) -> bool {
+        !self.no_acts
+    }
+
     /// Whether what others published may be read where it is seen.
     pub fn reads(&self) -> bool {
         !self.says_only

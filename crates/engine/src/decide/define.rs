@@ -199,7 +199,9 @@ fn check_all(state: &State, definitions: &[Definition], applied: &Applied) -> Re
         let rows = state.count_rows(name)?;
         if rows > 0 {
             let detail = format!("concept \"{name}\" is not declared any more, but has {rows} rows");
-            return Err(breaking(detail, rows).hint("delete its rows first, or keep the concept").into());
+            return Err(breaking(detail, rows)
+                .hint("delete its rows first, keep the concept, or use another data directory (--data)")
+                .into());
         }
     }
     for set in applied.set.iter().filter(|set| set.kind == Kind::Concept) {

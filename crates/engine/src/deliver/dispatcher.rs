@@ -172,6 +172,16 @@ impl Dispatcher {
         }
     }
 
+    /// Why the group does not want an event, if it does not, and what its filter said if that could not be evaluated.
+    pub fn why_not(&self, event: &Event) -> Option<(&'static str, Option<String>)> {
+        match self.matcher.test(event) {
+            Match::Yes { .. } => None,
+            Match::Error(error) => Some(("filter_error", Some(error))),
+            Match::No if self.matcher.concerns(event) => Some(("filter", None)),
+            Match::No => Some(("pattern", None)),
+        }
+    }
+
     pub fn oldest_open(&self) -> Option<&Event> {
         self.slots.values().next().map(|slot| slot.event.as_ref())
     }

@@ -113,7 +113,8 @@ impl Find {
             Some((at, instant.to_string().into()))
         };
         let equal = tests.iter().flat_map(|text| parts(text)).filter_map(|text| known(&text)).collect();
-        let scope = Scope { instants: &instants, ..ROOTS };
+        let fields: Vec<&str> = concept.definition.fields.iter().map(|field| field.name.as_str()).collect();
+        let scope = Scope { instants: &instants, shorthands: &fields, ..ROOTS };
         let tests = tests.iter().map(|text| Expr::compile(text, &scope)).collect::<Result<_, _>>()?;
         let sort = sort.iter().map(|sort| order(sort, &concept)).collect::<Result<Vec<_>, _>>()?;
         Ok(Find { concept, space: None, tests, equal, sort, asked })

@@ -47,7 +47,8 @@ pub fn takes(
     value: &Value,
 ) -> Result<bool> {
     let WaitKind::For { trigger, filter, after, .. } = &wait.kind else { return Ok(false) };
-    if event.position <= *after || !matching::matches(state, trigger, event, value)? {
+    let is_past = event.position <= *after || run.walk.has_taken(&wait.path, event.position);
+    if is_past || !matching::matches(state, trigger, event, value)? {
         return Ok(false);
     }
     let Some(filter) = filter else { return Ok(true) };

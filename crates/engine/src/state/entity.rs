@@ -41,7 +41,8 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// `None` for events that are no changes of rows, and for those whose content was erased.
+    /// `None` for events that are no changes of rows. Of one whose content was erased only who made it is left: an erased
+    /// change is never the last one of a row, so the rest is overwritten later.
     pub fn of(event: &Event) -> Option<Carried> {
         #[derive(Deserialize)]
         struct Said<'a> {
@@ -53,12 +54,14 @@ impl Carried {
         if !event.envelope.topic.starts_with("graph.node.") {
             return None;
         }
-        let said: Said<'_> = serde_json::from_str(event.content.payload()?).ok()?;
+        let said: Option<Said<'_>> = event.content.payload().and_then(|said| serde_json::from_str(said).ok());
+        let (fields, provenance) =
+            said.map_or(("{}", "{}"), |said| (said.payload.get(), said.provenance.get()));
         Some(Carried {
             position: event.position,
             actor: event.envelope.actor.clone(),
-            fields: said.payload.get().to_owned(),
-            provenance: said.provenance.get().to_owned(),
+            fields: fields.to_owned(),
+            provenance: provenance.to_owned(),
         })
     }
 }
@@ -141,7 +144,6 @@ impl State {
             self.at_hand.drop_row(concept, space, id);
             return remove_row(&self.db, concept, space, id);
         }
-        // An erased change is never the last one of a row, so what stands here then is overwritten later.
         let (actor, fields, provenance) = carried.map_or_else(
             || (String::new(), "{}".to_owned(), "{}".to_owned()),
             |carried| (carried.actor, carried.fields, carried.provenance),

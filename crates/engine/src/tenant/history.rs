@@ -358,12 +358,22 @@ impl Tenant {
         let shown = handles.iter().map(|handle| {
             let is_dead =
                 self.with_writer(|writer| writer.state.is_dead(&handle.name, event.position).map_err(broken));
-            let state = match (handle.dispatcher().state_of(event), is_dead) {
+            let dispatcher = handle.dispatcher();
+            let state = match (dispatcher.state_of(event), is_dead) {
                 ("filtered", _) => "filtered",
                 (_, Ok(true)) => "dead",
                 (state, _) => state,
             };
-            json!({"group": handle.name, "matched": state != "filtered", "state": state})
+            let mut told = json!({"group": handle.name, "matched": state != "filtered", "state": state});
+            if let Some((reason, error)) = dispatcher.why_not(event) {
+                told["reason"] = reason.into();
+                error.into_iter().for_each(|error| told["error"] = error.into());
+            } else if state == "ready" && dispatcher.group.paused {
+                told["reason"] = "paused".into();
+            } else if state == "ready" && dispatcher.group.halted_on > 0 {
+                told["reason"] = "halted".into();
+            }
+            told
         });
         shown.collect()
     }

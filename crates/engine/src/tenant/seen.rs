@@ -65,13 +65,20 @@ impl Seen {
         if !self.sees_run(&run) {
             return Err(super::history::no_run(id));
         }
-        // What it waited for may have been another's.
-        if let Some(wait) = run.get_mut("wait").and_then(Value::as_object_mut)
-            && wait.get("event").is_some_and(|event| event.is_object() && !self.sight.sees_told(event))
-        {
-            wait.remove("event");
+        if self.took_unseen(&run) {
+            let hide = |of: &mut Value, name: &str| drop(of.as_object_mut().map(|of| of.remove(name)));
+            ["wait", "vars", "output"].into_iter().for_each(|name| hide(&mut run, name));
+            let steps = run.get_mut("steps").and_then(Value::as_array_mut).into_iter().flatten();
+            steps.for_each(|step| hide(step, "output"));
         }
         Ok(run)
+    }
+
+    /// What a run waited for may have been another's; then whatever it made since may tell of it.
+    fn took_unseen(&self, run: &Value) -> bool {
+        let steps = run["steps"].as_array().into_iter().flatten();
+        let mut waited = steps.map(|step| &step["output"]["event"]).chain([&run["wait"]["event"]]);
+        waited.any(|event| event.is_object() && !self.sight.sees_told(event))
     }
 
     /// Whether a run, as it is told, may be seen.
@@ -110,7 +117,7 @@ impl Seen {
     pub fn explain_event(&self, id: &str) -> Result<Value, Problem> {
         let event = self.event(id)?;
         let mut told = self.tenant.explain_event(&event.position.to_string())?;
-        if self.sight.is_whole() {
+        if self.sight.sees_all() {
             return Ok(told);
         }
         let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
@@ -173,7 +180,9 @@ impl Seen {
 
     pub fn groups(&self) -> Result<Vec<GroupView>, Problem> {
         let mut groups = self.tenant.groups()?;
-        groups.retain(|view| self.sight.meets(&view.group.definition));
+        groups.retain(|view| {
+            self.sight.meets(&view.group.definition) && !self.is_of_others_push(&view.group.name)
+        });
         groups.iter_mut().for_each(|view| self.cover(view));
         Ok(groups)
     }
@@ -192,8 +201,17 @@ impl Seen {
         }
     }
 
+    /// The group of a push says what is sent where; that is for administrators, as the push is.
+    fn is_of_others_push(&self, group: &str) -> bool {
+        let push = group.strip_prefix("push-").filter(|_| !self.sight.administers());
+        push.is_some_and(|push| self.tenant.shown_push(push).is_ok())
+    }
+
     /// Refuses a group that can deliver nothing that is seen, as one that is not there.
     pub fn may_read(&self, name: &str) -> Result<(), Problem> {
+        if self.is_of_others_push(name) {
+            return Err(super::groups::no_group(name));
+        }
         if self.sight.is_whole() {
             return Ok(());
         }

@@ -4,8 +4,8 @@ use model::definition::{Action, Branch, Step};
 use serde_json::{Map, Value};
 
 use super::{Flow, Result, Stopped, Walk};
-use crate::automation::matching::same;
 use crate::condition;
+use crate::entity::same;
 use crate::env::Frame;
 use crate::run::{Block, Inside};
 

@@ -80,10 +80,11 @@ impl Walk<'_, '_> {
             now: self.env.now,
             space: self.env.space.clone(),
         };
+        let (band, before) = (self.band(), self.least_band);
         let outer = std::mem::replace(&mut self.env, inner);
-        self.logic += 1;
+        (self.logic, self.least_band) = (self.logic + 1, band);
         let flow = self.block(&logic.steps, &mut Block::default(), "");
-        self.logic -= 1;
+        (self.logic, self.least_band) = (self.logic - 1, before);
         self.env = outer;
         match flow? {
             Flow::Done(output) | Flow::Leave(output) => Ok(Flow::Done(output)),

@@ -95,12 +95,16 @@ impl Walk<'_, '_> {
         Ok((envelope, ext))
     }
 
-    /// The highest band of what the run read to come here: its event, and the one that it waited for last. What it publishes
-    /// may tell of them, so that nobody who may not see them may see it (decision 0021).
-    fn band(&self) -> Band {
-        let own = self.env.about.as_ref().map(|about| &about.event["band"]);
-        let read = own.into_iter().chain([&self.env.wait["event"]["band"]]);
-        read.filter_map(|band| Band::parse(band.as_str()?)).max().unwrap_or_default()
+    /// The highest band of what the run read to come here: its event, or those of its batch, and the one that it waited for
+    /// last; inside logic also what its caller read. What it publishes may tell of them, so that nobody who may not see them
+    /// may see it (decision 0021).
+    pub(super) fn band(&self) -> Band {
+        let about = self.env.about.as_ref();
+        let batch = about.filter(|_| self.run.occurrence.kind == "batch");
+        let batch = batch.and_then(|about| about.input["events"].as_array()).into_iter().flatten();
+        let own = about.map(|about| &about.event["band"]).into_iter();
+        let read = own.chain(batch.map(|event| &event["band"])).chain([&self.env.wait["event"]["band"]]);
+        read.filter_map(|band| Band::parse(band.as_str()?)).max().unwrap_or_default().max(self.least_band)
     }
 }
 

@@ -164,7 +164,7 @@ impl Walk<'_, '_> {
             let taken = self.ended(*number).and_then(|ended| ended.event);
             let flow = self.resume(*number, wait.on_timeout)?;
             if let Some(event) = taken {
-                self.took(path, event);
+                self.run.walk.took(path, event);
             }
             return Ok(flow);
         }
@@ -178,8 +178,8 @@ impl Walk<'_, '_> {
         };
         let env = self.env.snapshot(&refs);
         let looks_back = matches!(wait.trigger, TriggerKind::Event(_)) && !planted("arm_after_check");
-        let taken = self.run.walk.taken.get(&written(path)).and_then(Value::as_u64).unwrap_or(0);
-        let after = if looks_back { taken.max(self.run.occurrence.position) } else { self.draft.next() };
+        let (floor, _) = self.run.walk.taken_by(path);
+        let after = if looks_back { floor.max(self.run.occurrence.position) } else { self.draft.next() };
         let far = looks_back && self.draft.has_past() && self.draft.next() > after + NEAR;
         let looking = far && refs.entities.is_empty() && !refs.indeterminate;
         let kind =
@@ -191,7 +191,7 @@ impl Walk<'_, '_> {
         };
         if let Some(event) = found {
             self.forget(number);
-            self.took(path, event.position);
+            self.run.walk.took(path, event.position);
             let remaining = timeout.map(|left| left.as_secs_f64());
             self.env.wait = json!({"completed": true, "remaining": remaining, "event": event.to_value()});
             return Ok(Flow::Done(self.env.wait.clone()));
@@ -206,13 +206,6 @@ impl Walk<'_, '_> {
         }
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
-    }
-
-    /// The event that a `wait_for` took; a later round of the loop around it takes a later one.
-    fn took(&mut self, path: &str, event: Position) {
-        let taken = &mut self.run.walk.taken;
-        let last = taken.get(&written(path)).and_then(Value::as_u64).unwrap_or(0);
-        taken.insert(written(path), last.max(event).into());
     }
 
     /// A wait for something ended, or not yet.
@@ -280,24 +273,6 @@ fn keep_time(limit: &mut Wait, now: Timestamp, goes_on: bool) {
         }
         _ => {}
     }
-}
-
-/// The path of a step as its definition has it: without the rounds of the loops around it (`actions[0][7].do[1]`).
-fn written(path: &str) -> String {
-    let mut plain = String::with_capacity(path.len());
-    let mut rest = path;
-    while let Some(at) = rest.find("][") {
-        plain.push_str(&rest[..=at]);
-        rest = &rest[at + 1..];
-        match rest.find(']').filter(|end| rest[end + 1..].starts_with(".do")) {
-            Some(end) => rest = &rest[end + 1..],
-            None => {
-                plain.push('[');
-                rest = &rest[1..];
-            }
-        }
-    }
-    plain + rest
 }
 
 /// References by the concepts' ids: `concept/id`, `concept/*`.

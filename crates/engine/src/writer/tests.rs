@@ -38,7 +38,9 @@ impl Rig {
         self.ms += 100;
         let boot = Duration::from_millis(self.ms);
         let moment = Moment { now: Timestamp::EPOCH.plus(boot), boot, real: boot };
-        self.writer.turn(moment, vec![command]).unwrap().answers.remove(0)
+        let answer = self.writer.turn(moment, vec![command]).unwrap().answers.remove(0);
+        self.writer.commit_state_if_due(moment, false).unwrap();
+        answer
     }
 
     /// From here on there is not a page more for `state.db`, and next to nothing for the ledger.

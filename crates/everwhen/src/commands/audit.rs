@@ -34,7 +34,7 @@ enum What {
     /// Acts of administration, newest first
     #[command(after_long_help = "Examples:\n  everwhen audit list --since 2026-01-01T00:00:00Z --limit 20")]
     List {
-        /// Not those before this instant
+        /// Not those before this instant; 1h is an hour ago
         #[arg(long, value_name = "INSTANT")]
         since: Option<String>,
         /// At most so many
@@ -62,8 +62,7 @@ Examples:
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match args.what {
         What::List { since, limit } => {
-            let wrong = |problem: Problem| Problem::new(Code::UsageInvalid, problem.detail().to_owned());
-            let since = since.map(|text| Timestamp::parse(&text)).transpose().map_err(wrong)?;
+            let since = since.as_deref().map(super::events::instant).transpose()?;
             list(&Reach::existing(session).await?, since, limit, session).await
         }
         What::Export => {

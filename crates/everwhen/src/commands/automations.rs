@@ -126,12 +126,18 @@ enum WaitsWhat {
         kind: Option<String>,
     },
     /// Answer a question; the first answer counts
-    #[command(after_long_help = "Examples:\n  everwhen waits answer run_01J8Z3V4K5M6N7P8Q9R0S1T2V3.1 true")]
+    #[command(after_long_help = "\
+Examples:
+  everwhen waits answer run_01J8Z3V4K5M6N7P8Q9R0S1T2V3.1 true
+  everwhen waits answer run_01J8Z3V4K5M6N7P8Q9R0S1T2V3.1 true --as user:ann")]
     Answer {
         /// The wait's id, as `waits list` shows it
         id: String,
         /// JSON, or text
         value: String,
+        /// In whose name, such as user:ann; a server with tokens goes by the token instead
+        #[arg(long = "as", value_name = "ACTOR")]
+        by: Option<String>,
     },
     /// Try a request again that was out at ten crashes
     #[command(after_long_help = "Examples:\n  everwhen waits redrive run_01J8Z3V4K5M6N7P8Q9R0S1T2V3.1")]
@@ -265,9 +271,9 @@ pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
             }
             session.out.flush()
         }
-        WaitsWhat::Answer { id, value } => {
+        WaitsWhat::Answer { id, value, by } => {
             let value = entity::json(&value).unwrap_or(Value::String(value));
-            reach.answer(&id, value).await?;
+            reach.answer(&id, value, by.as_deref()).await?;
             session.out.result(&json!({"answered": true}), || "answered".to_owned())
         }
         WaitsWhat::Redrive { id } => {

@@ -33,7 +33,7 @@ enum What {
     Automation {
         /// The automation's name
         name: String,
-        /// Count from this instant on
+        /// Count from this instant on; 1h is an hour ago
         #[arg(long, value_name = "T")]
         since: Option<String>,
     },
@@ -89,9 +89,21 @@ fn event(explained: &Value) -> String {
         lines.push(format!("  {automation:<24}  ended the wait {id}: {how}"));
     }
     for group in list(explained, "groups") {
-        lines.push(format!("  group {:<18}  {}", text(&group["group"]), text(&group["state"])));
+        lines.push(format!("  group {:<18}  {}", text(&group["group"]), stands(group)));
     }
     lines.join("\n")
+}
+
+/// Where an event stands in a group, or why it is not there.
+fn stands(group: &Value) -> String {
+    let state = text(&group["state"]);
+    match group["reason"].as_str() {
+        Some("pattern") => "not_matched  its pattern, space or band is another".to_owned(),
+        Some("filter_error") => format!("filtered  its filter failed: {}", text(&group["error"])),
+        Some("filter") => "filtered  its filter said no".to_owned(),
+        Some(reason) => format!("{state}  the group is {reason}"),
+        None => state.to_owned(),
+    }
 }
 
 /// An event in one line.
@@ -117,6 +129,10 @@ fn automation(explained: &Value) -> String {
         lines.push(format!("  nearly: {topic} at {}: {gate} {}", near["position"], near["values"]));
     }
     lines.extend(list(explained, "next").map(|next| format!("  next {}", text(next))));
+    if lines.len() == 1 {
+        let name = text(&explained["automation"]);
+        lines.push(format!("  nothing has met its triggers yet: compare `everwhen automations get {name}` with `everwhen events list`"));
+    }
     lines.join("\n")
 }
 

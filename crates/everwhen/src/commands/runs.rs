@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use engine::history::read::Wanted;
 use engine::tenant::runs::{Bulk, Rerun, Verb};
-use model::{Code, Problem, Timestamp, time};
+use model::{Problem, Timestamp, time};
 use serde_json::Value;
 
 use super::entity;
@@ -45,7 +45,7 @@ Examples:
         /// queued, running, waiting, completed, failed or cancelled
         #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
         status: Option<String>,
-        /// Started at this instant or later
+        /// Started at this instant or later; 1h is an hour ago
         #[arg(long, value_name = "T")]
         since: Option<String>,
         /// At most so many
@@ -136,7 +136,7 @@ Examples:
         /// Of this status [default: in progress for cancel, else failed]
         #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
         status: Option<String>,
-        /// Started at this instant or later
+        /// Started at this instant or later; 1h is an hour ago
         #[arg(long, value_name = "T")]
         since: Option<String>,
         /// Only say how many are meant
@@ -283,12 +283,7 @@ pub fn asked(wait: &Value) -> String {
     }
 }
 
-/// An instant from the command line.
+/// An instant from the command line, or how long ago.
 pub fn instant(text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
-    let read = |text: &str| {
-        Timestamp::parse(text).map_err(|problem| {
-            Problem::new(Code::UsageInvalid, problem.detail()).hint("write it like 2026-01-31T09:30:00Z")
-        })
-    };
-    text.map(read).transpose()
+    text.map(super::events::instant).transpose()
 }

@@ -19,7 +19,7 @@ fn settled(text: &str, env: &[(&str, &str)]) -> Result<Config, Problem> {
 fn without_a_word_everything_has_its_default() {
     let config = settled("", &[]).unwrap();
     assert_eq!(config.listen, "127.0.0.1:3837");
-    assert_eq!(config.data, PathBuf::from("conf/.everwhen"));
+    assert_eq!(config.data, PathBuf::from(".everwhen"), "not beside the file: other commands look here");
     assert_eq!(config.settings.default_space, "default");
     assert_eq!(config.settings.max_payload, 1 << 20);
     assert_eq!(config.settings.retention.age, None);

@@ -4,6 +4,7 @@ mod operate;
 
 use std::time::Duration;
 
+use engine::Caller;
 use engine::clock::Move;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
@@ -104,12 +105,20 @@ impl Reach {
         }
     }
 
-    pub async fn answer(&self, wait: &str, value: Value) -> Result<(), Problem> {
+    /// `by`: in whose name, if not one's own.
+    pub async fn answer(&self, wait: &str, value: Value, by: Option<&str>) -> Result<(), Problem> {
         match self {
-            Reach::Local(local) => local.tenant.answer_wait(&local.caller, wait, value),
+            Reach::Local(local) => {
+                let by = by.map_or_else(|| Ok(local.caller.clone()), Caller::named)?;
+                local.tenant.answer_wait(&by, wait, value)
+            }
             Reach::Remote(client) => {
-                let path = format!("/v1/waits/{}/answer", escape(wait));
-                client.post::<Value>(&path, &json!({ "value": value })).await.map(drop)
+                let (path, body) = (format!("/v1/waits/{}/answer", escape(wait)), json!({ "value": value }));
+                let answered = match by {
+                    Some(by) => client.post_as::<Value>(&path, &body, by).await,
+                    None => client.post::<Value>(&path, &body).await,
+                };
+                answered.map(drop)
             }
         }
     }

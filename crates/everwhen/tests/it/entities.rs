@@ -31,6 +31,9 @@ fn tour(place: &Place) {
     assert_eq!(made["fields"], json!({"owner": "ann", "status": "ok"}));
     let down = place.json(&["entity", "patch", "system", "api", r#"{"status":"down"}"#]);
     assert_eq!(place.json(&["entity", "get", "system", "api"])["version"], down["version"]);
+    let lately = ["--in-state-since", "status", "--transitions", "status", "--window", "1h"];
+    let told = place.json(&[&["entity", "get", "system", "api"], lately.as_slice()].concat());
+    assert_eq!((&told["in_state_since"], &told["transitions"]), (&down["updated_at"], &json!(1)));
     let then = made["version"].to_string();
     assert_eq!(place.json(&["entity", "get", "system", "api", "--as-of", &then])["fields"]["status"], "ok");
     let rows = "{\"id\":\"web\",\"status\":\"down\"}\n{\"id\":\"bad\",\"status\":3}\n";

@@ -127,3 +127,28 @@ fn backoff_and_lag_have_flags() {
     assert_eq!((&made["backoff"]["base"], &made["on_lag"]["events"]), (&json!(1), &json!(9)));
     place.run(&["groups", "put", "g", "--pattern", "a", "--backoff", "soon"]).exits(2);
 }
+
+#[test]
+fn why_a_group_has_no_event_is_said() {
+    let place = Place::new();
+    place.run(&["groups", "put", "erring", "--pattern", "x.*", "--filter", "payload.m > 3"]).ok();
+    place.run(&["groups", "put", "narrow", "--pattern", "x.*", "--filter", "payload.n > 3"]).ok();
+    place.run(&["groups", "put", "other", "--pattern", "zzz.*"]).ok();
+    place.run(&["groups", "put", "resting", "--pattern", "x.*"]).ok();
+    place.run(&["groups", "pause", "resting"]).ok();
+    let at = place.json(&["publish", "x.y", r#"{"n":1}"#])["position"].to_string();
+    let told = place.json(&["explain", "event", &at]);
+    let groups = told["groups"].as_array().unwrap();
+    let of = |name: &str| groups.iter().find(|group| group["group"] == name).unwrap();
+    for (name, state, reason) in [
+        ("erring", "filtered", "filter_error"),
+        ("narrow", "filtered", "filter"),
+        ("other", "filtered", "pattern"),
+        ("resting", "ready", "paused"),
+    ] {
+        assert_eq!((&of(name)["state"], &of(name)["reason"]), (&json!(state), &json!(reason)), "{told}");
+    }
+    assert!(of("erring")["error"].is_string() && of("resting")["matched"] == true, "{told}");
+    let words = place.run(&["explain", "event", &at]).ok().out;
+    assert!(words.contains("its filter failed: ") && words.contains("the group is paused"), "{words}");
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod absent;
+mod attacked;
 mod audit;
 mod bench;
 mod bus;

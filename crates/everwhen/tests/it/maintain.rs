@@ -162,3 +162,16 @@ fn the_care_of_a_held_directory_goes_through_its_server() {
     assert_eq!(with(&["doctor"]).ok().json()["ok"], true);
     assert_eq!(server.signal("TERM"), 0);
 }
+
+#[test]
+fn a_row_whose_first_change_was_erased_is_rebuilt_with_who_made_it() {
+    let place = Place::new();
+    place.write("d/c.ew", "concept row { v int }\n");
+    place.run(&["apply", "d"]).ok();
+    for value in ["{\"v\":1}", "{\"v\":2}", "{\"v\":3}"] {
+        place.run(&["entity", "put", "row", "a", value]).ok();
+    }
+    let changes = place.run(&["events", "list", "--topic", "graph.node.created.#", "--json"]).ok().lines();
+    place.run(&["erase", &changes[0]["position"].to_string()]).ok();
+    assert_eq!(place.json(&["verify"])["tenants"][0]["state"], "equal");
+}

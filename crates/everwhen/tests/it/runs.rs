@@ -22,7 +22,7 @@ fn tour(place: &Place) {
     assert_eq!(small["automations"][0]["outcome"], "filtered", "{small}");
     assert_eq!(small["automations"][0]["values"]["event.payload.total"], 7);
     place.run(&["publish", "order.placed", r#"{"id":2,"total":700}"#]).ok();
-    let runs = place.run(&["runs", "list", "--json"]).ok();
+    let runs = place.run(&["runs", "list", "--since", "1h", "--json"]).ok();
     let run: Value = runs.lines()[0].clone();
     assert_eq!((run["automation"].as_str(), run["status"].as_str()), (Some("big_orders"), Some("waiting")));
     let id = run["id"].as_str().unwrap().to_owned();
@@ -33,7 +33,8 @@ fn tour(place: &Place) {
     let waits = place.run(&["waits", "list", "--kind", "ask", "--json"]).ok();
     let wait: Value = waits.lines()[0].clone();
     let wait = wait["id"].as_str().unwrap();
-    place.run(&["waits", "answer", wait, "true"]).ok();
+    place.run(&["waits", "answer", wait, "true", "--as", "nobody"]).exits(4);
+    place.run(&["waits", "answer", wait, "true", "--as", "user:ann"]).ok();
     place.run(&["waits", "answer", wait, "true"]).exits(4);
     let done = place.json(&["runs", "get", &id]);
     assert_eq!(done["status"], "completed");

@@ -118,7 +118,8 @@ impl<'s> Compiler<'s> {
         if let Some(root) = self.root(name) {
             return Ok(Kind::Path { base: Base::Root(root), steps: [].into() });
         }
-        if let Some(root) = self.root("event").filter(|_| self.scope.shorthands.contains(&name)) {
+        let of = if self.scope.rows { "payload" } else { "event" };
+        if let Some(root) = self.root(of).filter(|_| self.scope.shorthands.contains(&name)) {
             return Ok(Kind::Path { base: Base::Root(root), steps: [Step::Key(name.into())].into() });
         }
         if name == "nil" {

@@ -117,7 +117,7 @@ impl Parser<'_> {
                 let height = nodes.iter().map(|n| n.height).max();
                 build(Kind::List(nodes), span.to(end), height)
             }
-            Token::Sign("{") => self.object(),
+            Token::Sign("{") => self.map(),
             // CEL's mark of a name that is not looked for in a container; there are none here.
             Token::Sign(".") if matches!(self.ahead(1), Token::Name(_)) => {
                 self.take();
@@ -190,16 +190,33 @@ impl Parser<'_> {
 
     /// `{ key: value, … }`. Entries are split by commas or line breaks; a bare name is its own text as a
     /// key; `a.b.c` alone means `c: a.b.c`.
-    pub(crate) fn object(&mut self) -> Result<Node, Fault> {
+    fn map(&mut self) -> Result<Node, Fault> {
         let start = self.expect("{")?;
         self.entries(start, "}")
     }
 
+    /// The same in a declaration, where the next `key:` on a line also begins an entry.
+    pub(crate) fn object(&mut self) -> Result<Node, Fault> {
+        let start = self.expect("{")?;
+        let begins = |p: &Self| matches!((p.peek(), p.ahead(1)), (Token::Name(_), Token::Sign(":")));
+        self.entries_split(start, "}", begins)
+    }
+
     fn entries(&mut self, start: Span, close: &'static str) -> Result<Node, Fault> {
+        self.entries_split(start, close, |_| false)
+    }
+
+    /// `begins`: whether here a further entry begins, without a sign before it.
+    fn entries_split(
+        &mut self,
+        start: Span,
+        close: &'static str,
+        begins: impl Fn(&Self) -> bool,
+    ) -> Result<Node, Fault> {
         let brackets = std::mem::take(&mut self.brackets);
         let mut pairs: Vec<(Node, Node)> = Vec::new();
         while !self.at_sign(close) {
-            let split = self.accept(",") || self.newline_before() || pairs.is_empty();
+            let split = self.accept(",") || self.newline_before() || pairs.is_empty() || begins(self);
             if self.at_sign(close) {
                 break;
             }

@@ -43,9 +43,12 @@ impl<F> Outbox<F> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// [`Outbox::room`] is where those wait who put much in.
+    /// [`Outbox::room`] is where those wait who put much in. Once it is over nothing more is kept.
     pub fn push(&self, frame: F, bytes: usize) {
         let mut state = self.state();
+        if state.over.is_some() {
+            return;
+        }
         state.frames.push_back((frame, bytes));
         state.bytes += bytes;
         drop(state);
@@ -80,7 +83,10 @@ impl<F> Outbox<F> {
 
     /// Nothing more is sent but why.
     pub fn end(&self, why: Problem) {
-        self.state().over.get_or_insert(why);
+        let mut state = self.state();
+        state.over.get_or_insert(why);
+        (state.frames, state.bytes) = (VecDeque::new(), 0);
+        drop(state);
         self.filled.notify_one();
     }
 
@@ -164,5 +170,7 @@ mod tests {
         assert!(matches!(outbox.next().await, Taken::Frame(1)));
         outbox.end(Problem::new(Code::ShuttingDown, "over"));
         assert!(matches!(outbox.next().await, Taken::Over(_)));
+        outbox.push(3, 1 << 20);
+        assert_eq!((outbox.state().frames.len(), outbox.state().bytes), (0, 0), "nobody will take it");
     }
 }

@@ -169,3 +169,33 @@ fn a_mutation_writes_a_row_by_name() {
     server.post("/v1/mutations/createSystem", other).refused(409, "entity.exists");
     server.post("/v1/mutations/none", "{}").refused(404, "mutation.not_found");
 }
+
+#[test]
+fn since_when_a_field_has_its_value_and_how_often_it_changed_is_answered() {
+    let server = declared();
+    server.put(API, r#"{"status":"ok"}"#).ok(201);
+    let down = patch(&server, json!({"status": "down"})).ok(200);
+    let later = patch(&server, json!({"latencyMs": 7})).ok(200);
+    assert_ne!(down["updated_at"], later["updated_at"]);
+    let told = server.get(&format!("{API}?in_state_since=status&transitions=status&window=1h")).ok(200);
+    assert_eq!((&told["in_state_since"], &told["transitions"]), (&down["updated_at"], &json!(1)));
+    patch(&server, json!({"status": "ok"})).ok(200);
+    assert_eq!(server.get(&format!("{API}?transitions=status&window=PT1H")).ok(200)["transitions"], 2);
+    assert_eq!(server.get(&format!("{API}?transitions=latencyMs&window=1h")).ok(200)["transitions"], 1);
+    for wrong in ["in_state_since=stats", "transitions=status", "transitions=status&window=soon"] {
+        server.get(&format!("{API}?{wrong}")).refused(400, "request.invalid");
+    }
+}
+
+#[test]
+fn a_filter_of_rows_takes_a_bare_field_as_declared_queries_do() {
+    let server = declared();
+    server.put(API, r#"{"status":"down","latencyMs":7}"#).ok(201);
+    server.put("/v1/entities/v1:health:system/web", r#"{"latencyMs":3}"#).ok(201);
+    for filter in ["latencyMs%20%3E%205", "payload.latencyMs%20%3E%205", "status%3D%3D%22down%22"] {
+        let found = server.get(&format!("/v1/entities/v1:health:system?filter={filter}")).ok(200);
+        assert_eq!(found["entities"].as_array().unwrap().len(), 1, "{filter}: {found}");
+        assert_eq!(found["entities"][0]["id"], "api");
+    }
+    server.get("/v1/entities/v1:health:system?filter=latencyM%20%3E%205").refused(422, "expr.unknown_name");
+}

@@ -368,3 +368,40 @@ fn what_is_held_open_ends_when_its_token_does() {
     let reply = waiting.join().unwrap();
     reply.refused(401, "auth.required");
 }
+
+#[test]
+fn a_run_that_took_an_event_of_others_tells_nothing_of_it() {
+    let stage = Stage::new();
+    let text = "@trigger(event=\"pair.x\")\nautomation wf { wait_for \"pair.y\" timeout 1d\n publish \"pair.done\" { m: 1 } }";
+    let files = json!({"files": {"d/c.ew": text}});
+    stage.ask(&stage.owner, "POST", "/v1/apply", files).ok(200);
+    let publish = |event: Value| stage.ask(&stage.owner, "POST", "/v1/events", event).ok(201);
+    publish(json!({"topic": "pair.x", "space": "a"}));
+    let hidden = publish(json!({"topic": "pair.y", "space": "b", "band": "red", "payload": {"c": "CANARY"}}));
+    let path = format!("/v1/events/{}", hidden["position"]);
+    stage.ask(&stage.narrow, "GET", &path, Value::Null).refused(404, "event.not_found");
+    let runs = stage.ask(&stage.owner, "GET", "/v1/runs", Value::Null).ok(200);
+    let run = runs["runs"][0]["id"].as_str().unwrap().to_owned();
+    for path in [format!("/v1/runs/{run}"), format!("/v1/explain/run/{run}"), format!("/ui/runs/{run}")] {
+        let whole = stage.ask(&stage.owner, "GET", &path, Value::Null);
+        let part = stage.ask(&stage.narrow, "GET", &path, Value::Null);
+        assert!(whole.text().contains("CANARY"), "{path}: {}", whole.text());
+        assert!(part.status == 200 && !part.text().contains("CANARY"), "{path}: {}", part.text());
+    }
+}
+
+#[test]
+fn the_group_of_a_push_is_shown_to_administrators_only() {
+    let stage = Stage::new();
+    let (viewer, _) = token(&stage.server, "main", json!({"role": "viewer"}));
+    let push = json!({"url": "https://example.org/x", "pattern": "salary.#"});
+    stage.ask(&stage.owner, "PUT", "/v1/push/crm", push).ok(201);
+    let position = stage.publish("a", "green", "one").to_string();
+    for path in ["/v1/groups".to_owned(), "/ui/groups".to_owned(), format!("/v1/explain/event/{position}")] {
+        assert!(stage.ask(&stage.owner, "GET", &path, Value::Null).text().contains("push-crm"), "{path}");
+        for who in [&viewer, &stage.narrow] {
+            assert!(!stage.ask(who, "GET", &path, Value::Null).text().contains("push-crm"), "{path}");
+        }
+    }
+    stage.ask(&viewer, "GET", "/v1/groups/push-crm", Value::Null).refused(404, "group.not_found");
+}
