@@ -41,6 +41,7 @@ pub use redact::check_redacted;
 
 use crate::authority::Sight;
 use crate::entropy::Entropy;
+use crate::metrics::Verdicts;
 use crate::settings::{DEPTH_MAX, Limits, PAYLOAD_MAX, Settings, Switches};
 use attention::{Attention, Judged};
 
@@ -171,6 +172,12 @@ impl Admitter {
         })
     }
 
+    /// Counts verdicts also where those of all tenants are counted.
+    pub fn counting(mut self, verdicts: Arc<Verdicts>) -> Admitter {
+        self.attention.verdicts = verdicts;
+        self
+    }
+
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -234,8 +241,8 @@ impl Admitter {
         if draft.trace.is_none() {
             draft.trace.clone_from(&caller.trace);
         }
-        if draft.derive_key && draft.key.is_none() {
-            draft.key = Some(source_key(draft));
+        if draft.key.is_none() {
+            draft.key = draft.derived_key.take();
         }
     }
 
@@ -257,12 +264,6 @@ fn allowed(caller: &Caller, draft: &Draft) -> Result<(), Problem> {
         return Ok(());
     }
     Err(caller.sight.denied(space, draft.band))
-}
-
-/// What CloudEvents tells events apart by. An id holds no blank, so the two can be told apart again.
-fn source_key(draft: &Draft) -> String {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{} {}", text(&draft.source), text(&draft.id))
 }
 
 fn split(chance: [u8; 26]) -> ([u8; 10], [u8; 16]) {

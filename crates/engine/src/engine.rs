@@ -336,7 +336,8 @@ fn end_process(problem: &Problem) {
     std::process::exit(i32::from(problem.code().exit()));
 }
 
-pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
+/// Whether a tenant may be called that.
+pub fn check_name(name: &str) -> Result<(), Problem> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut bytes = name.bytes();
     let good = bytes.next().is_some_and(plain) && bytes.all(|b| plain(b) || b == b'_' || b == b'-');
@@ -352,14 +353,21 @@ fn prepare(dir: &Path, create: bool) -> Result<(), Problem> {
         let detail = format!("\"{}\" is a file or lies in one", dir.display());
         return Err(Problem::new(Code::UsageInvalid, detail).hint("`--data DIR` names a directory"));
     }
-    if !create && !dir.join("tenants").is_dir() {
+    let there = std::fs::metadata(dir.join("tenants"));
+    // What may not be looked into is not what is not there.
+    if let Err(error) = &there
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        return Err(io_problem(dir, error));
+    }
+    if !create && !there.is_ok_and(|tenants| tenants.is_dir()) {
         return Err(Problem::new(
             Code::StoreNotFound,
             format!("there is no data directory at \"{}\"", dir.display()),
         )
         .hint("`everwhen init` makes one; `--data DIR` names another"));
     }
-    std::fs::create_dir_all(dir).map_err(|error| io_problem(dir, &error))?;
+    std::fs::create_dir_all(dir).map_err(|error| unmakeable(dir, &error))?;
     make_dir(&dir.join("tenants"))
 }
 
@@ -373,8 +381,18 @@ fn make_dir(dir: &Path) -> Result<(), Problem> {
                 .map_err(|error| io_problem(parent, &error))
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(io_problem(dir, &error)),
+        Err(error) => Err(unmakeable(dir, &error)),
     }
+}
+
+/// Why a folder could not be made. Nothing is damaged by that: it is a place where nothing can be, such as below /proc.
+pub(crate) fn unmakeable(dir: &Path, error: &io::Error) -> Problem {
+    let problem = io_problem(dir, error);
+    if problem.code() != Code::StorageFailed {
+        return problem;
+    }
+    Problem::new(Code::StorageReadOnly, format!("\"{}\" cannot be made: {error}", dir.display()))
+        .hint("name a place where you may make a directory")
 }
 
 /// One process per data directory. The file is never removed, so the lock is always on the same inode.
@@ -413,5 +431,8 @@ mod tests {
         assert_eq!(code(io::ErrorKind::PermissionDenied), Code::StorageReadOnly);
         assert_eq!(code(io::ErrorKind::StorageFull), Code::StorageFull);
         assert_eq!(code(io::ErrorKind::Other), Code::StorageFailed);
+        let making = |kind: io::ErrorKind| unmakeable(Path::new("d"), &kind.into()).code();
+        assert_eq!(making(io::ErrorKind::NotFound), Code::StorageReadOnly);
+        assert_eq!(making(io::ErrorKind::StorageFull), Code::StorageFull);
     }
 }

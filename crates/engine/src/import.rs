@@ -2,7 +2,7 @@
 
 mod here;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use model::{Position, Problem};
 use serde::Deserialize;
@@ -17,6 +17,9 @@ use here::Here;
 /// Most events, and most bytes of lines, that share a commit.
 const BATCH_EVENTS: usize = 500;
 const BATCH_BYTES: usize = 512 << 10;
+
+/// Most names of unknown fields that are told.
+const UNKNOWN_MAX: usize = 20;
 
 /// Where the extensions of an event keep the position of a cause that did not come with it.
 const OLD_CAUSE: &str = "importedcause";
@@ -44,7 +47,7 @@ pub struct Importer {
 }
 
 /// What became of the lines so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     pub imported: u64,
     /// They were here already, with the same content.
@@ -53,15 +56,20 @@ pub struct Imported {
     pub causes_outside: u64,
     /// Their content was erased before the export, so there is nothing to bring.
     pub erased: u64,
+    /// Fields that this version does not know: they were left out.
+    pub unknown_fields: BTreeSet<String>,
 }
 
 impl Imported {
-    pub fn to_json(self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut out = json!({ "imported": self.imported, "duplicates": self.duplicates });
         for (name, count) in [("erased", self.erased), ("causes_outside", self.causes_outside)] {
             if count > 0 {
                 out[name] = json!(count);
             }
+        }
+        if !self.unknown_fields.is_empty() {
+            out["unknown_fields"] = json!(self.unknown_fields);
         }
         out
     }
@@ -100,7 +108,7 @@ impl Importer {
 
     /// What is stored by now; lines still waiting for their commit are not counted.
     pub fn so_far(&self) -> Imported {
-        self.done
+        self.done.clone()
     }
 
     /// Takes one line; blank ones are passed over.
@@ -110,8 +118,13 @@ impl Importer {
         if line.is_empty() {
             return Ok(());
         }
-        let mut draft =
-            Draft::parse_exported(line, &self.tenant.limits()).map_err(|problem| at(problem, self.line))?;
+        let (mut draft, unknown) =
+            Draft::parse_imported(line, &self.tenant.limits()).map_err(|problem| at(problem, self.line))?;
+        for name in unknown {
+            if self.done.unknown_fields.len() < UNKNOWN_MAX {
+                self.done.unknown_fields.insert(name);
+            }
+        }
         let origin: Origin = serde_json::from_slice(line).unwrap_or_default();
         if origin.erased {
             self.done.erased += 1;
@@ -156,7 +169,7 @@ impl Importer {
     /// Stores what still waits for its commit.
     pub async fn finish(&mut self) -> Result<Imported, Problem> {
         self.commit().await?;
-        Ok(self.done)
+        Ok(self.so_far())
     }
 
     async fn commit(&mut self) -> Result<(), Problem> {

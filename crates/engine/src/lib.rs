@@ -65,7 +65,7 @@ pub use declared::DETACHED;
 pub use deliver::Delivery;
 pub use deliver::follow::{Follow, Follower};
 pub use deliver::push::{Ack, Handling, Nack, Subscription};
-pub use engine::{DEFAULT_TENANT, Engine, Health, Options, no_tenant};
+pub use engine::{DEFAULT_TENANT, Engine, Health, Options, check_name as check_tenant_name, no_tenant};
 pub use settings::{Limits, Settings};
 pub use tenant::{
     AsOf, Asking, DeadLetterPage, Found, GroupView, HistoryPage, Lately, Listing, Page, Paging, Query,

@@ -129,6 +129,7 @@ fn step(draft: &mut Draft<'_>, run: &Run, topic: &str, note: &Value) -> Result<(
     let mut more = json!({"stepId": id, "stepType": note["kind"], "path": note["path"]});
     if topic != STEP_STARTED {
         more["error"] = note["error"].clone();
+        more["duration"] = note["duration"].as_f64().unwrap_or(0.0).into();
     }
     tell(draft, run, topic, more)
 }

@@ -30,7 +30,27 @@ pub struct Metrics {
     append_sync: Histogram,
     storage_full: AtomicBool,
     spans_lost: AtomicU64,
+    pub attention: Arc<Verdicts>,
     pub automations: automations::Automations,
+}
+
+/// How often attention rules said what.
+#[derive(Default)]
+pub struct Verdicts([AtomicU64; VERDICTS.len()]);
+
+/// What attention rules may say.
+const VERDICTS: [&str; 4] = ["admit", "defer", "boost", "drop"];
+
+impl Verdicts {
+    pub fn given(&self, verdict: &str) {
+        if let Some(at) = VERDICTS.iter().position(|known| *known == verdict) {
+            self.0[at].fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn read(&self) -> [(&'static str, u64); VERDICTS.len()] {
+        std::array::from_fn(|at| (VERDICTS[at], self.0[at].load(Relaxed)))
+    }
 }
 
 /// What is counted per topic.

@@ -104,6 +104,9 @@ pub struct Block {
     /// What the step at `next` is doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Box<Inside>>,
+    /// When the step at `next` began, once it has come to a stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -322,7 +325,7 @@ impl Walked {
 
 impl Block {
     fn begin_again(&mut self) {
-        (self.failures, self.limit) = (0, None);
+        (self.failures, self.limit, self.since) = (0, None, None);
         match self.inside.as_deref_mut() {
             None => {}
             Some(Inside::Wait(_) | Inside::Retry(_)) => self.inside = None,

@@ -17,7 +17,7 @@ mod history;
 pub mod hooks;
 mod live;
 mod look;
-mod open;
+pub(crate) mod open;
 mod publish;
 pub mod pushes;
 pub mod runs;
@@ -140,6 +140,8 @@ pub(crate) struct Inner {
     /// Keys of sealed spaces.
     seals: Arc<Seals>,
     sync_nanos: AtomicU64,
+    /// Runs that ended since it was opened: completed, failed, cancelled.
+    ended_runs: [AtomicU64; 3],
     /// Boot time, in nanoseconds, at which [`Tenant::tick`] next has something to do; `u64::MAX`: never.
     due: AtomicU64,
     /// The same of what only waits to be written out, in the machine's time.

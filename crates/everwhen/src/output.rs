@@ -65,6 +65,13 @@ impl Output {
         }
     }
 
+    /// A remark about something that went otherwise than hoped: scripts read past it, so it is said to them, too.
+    pub fn warn(&self, text: &str) {
+        if !self.quiet {
+            self.say(&format!("{} {text}", self.paint("33;1", "warning:")));
+        }
+    }
+
     /// A failure as contracts §1 prints it.
     pub fn fail(&self, problem: &Problem) {
         if self.json {

@@ -72,7 +72,11 @@ impl Reach {
                 session.mention_profile();
                 Ok(Reach::Remote(session.client(&url, tenant)?))
             }
-            Place::Directory(data) => directory(session, &data, tenant, create).await,
+            Place::Directory(data) => {
+                // A name that no tenant can have begins nothing.
+                engine::check_tenant_name(tenant)?;
+                directory(session, &data, tenant, create).await
+            }
         }
     }
 }

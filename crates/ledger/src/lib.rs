@@ -43,6 +43,7 @@ pub use batch::{Batch, LineMark, NewBody, NewRecord};
 pub use chain::{Chain, Head};
 pub use erase::{Erased, erase};
 pub use error::{AppendError, Error};
+pub use file::headroom::LEAST as HEADROOM_LEAST;
 pub use file::{FileLedger, Opened, Options, Prefill, Torn};
 pub use line::{Bad, BodyRef, Json, Line, RecordRef, check, lines, parse};
 pub use memory::{MemoryFaults, MemoryLedger};

@@ -13,7 +13,7 @@ use engine::authority::Permission;
 use engine::maintain::audit::{Checkpoint, Testimony, audit, checkpoint, testimony};
 use engine::tenant::audit::Act;
 use engine::{Caller, Tenant};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use model::{Code, Problem};
@@ -26,6 +26,7 @@ use crate::publish::json as json_answer;
 use crate::{ROUTES, Route, aside, rights};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const POSITION: HeaderName = HeaderName::from_static("everwhen-position");
 const ID_MAX: usize = 128;
 const BODY_MAX: usize = 16 << 20;
 
@@ -50,6 +51,8 @@ tokio::task_local! {
 /// What is known of the request that is being answered.
 struct Asked {
     id: String,
+    /// Where it may have written something.
+    tenant: RefCell<Option<Tenant>>,
     act: RefCell<Option<(Tenant, Caller, Act)>>,
 }
 
@@ -87,11 +90,12 @@ pub fn id_of(headers: &HeaderMap) -> String {
 /// Answers a request under its id; what it administered is written down before the answer leaves.
 pub async fn under_id(id: String, answer: impl Future<Output = Response>) -> Response {
     let header = HeaderValue::from_str(&id);
-    let asked = Asked { id, act: RefCell::new(None) };
+    let asked = Asked { id, tenant: RefCell::new(None), act: RefCell::new(None) };
     let mut response = ASKED
         .scope(asked, async {
-            let response = answer.await;
+            let mut response = answer.await;
             write_down(response.status()).await;
+            say_position(&mut response);
             response
         })
         .await;
@@ -99,6 +103,24 @@ pub async fn under_id(id: String, answer: impl Future<Output = Response>) -> Res
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// Every answer to a write says how far the ledger is: whoever reads elsewhere gives it as `min_position`. Lines that are answered
+/// one by one say it themselves.
+fn say_position(response: &mut Response) {
+    let by_lines = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/x-ndjson");
+    if !response.status().is_success() || response.headers().get(CONTENT_TYPE).is_some_and(by_lines) {
+        return;
+    }
+    let head = ASKED.with(|asked| asked.tenant.borrow().as_ref().map_or(0, Tenant::head));
+    if head > 0 {
+        response.headers_mut().insert(POSITION, HeaderValue::from(head));
+    }
+}
+
+/// Remembers where a request writes.
+pub fn wrote(tenant: &Tenant) {
+    let _ = ASKED.try_with(|asked| *asked.tenant.borrow_mut() = Some(tenant.clone()));
 }
 
 /// The id of the request that is being answered.
@@ -117,6 +139,7 @@ pub fn note(head: &Parts, tenant: &Tenant, caller: &Caller) {
     if head.method == Method::GET || head.method == Method::HEAD {
         return;
     }
+    wrote(tenant);
     let Some(matched) = head.extensions.get::<MatchedPath>() else { return };
     let Some(act) = act_of(&head.method, matched.as_str(), head.uri.path()) else { return };
     let act = Act { act, path: Some(head.uri.path().to_owned()), ..Act::default() };

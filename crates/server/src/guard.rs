@@ -123,6 +123,9 @@ async fn route(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Res
     if idempotency::concerns(request.method(), request.uri().path(), request.headers()) {
         return idempotency::once(router, doors, request).await;
     }
+    if idempotency::may_concern(request.method(), request.uri().path(), request.headers()) {
+        return idempotency::publish_once(router, doors, request).await;
+    }
     if request.method() != Method::POST || request.uri().path() != "/v1/events" {
         return TowerToHyperService::new(router).call(request).await;
     }

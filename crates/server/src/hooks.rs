@@ -212,11 +212,25 @@ fn draft(
         _ => format!("hook.{}", hook.name),
     };
     Ok(Draft {
-        key: id,
+        key: Some(id.unwrap_or_else(|| signed_key(scheme, &header, text))),
         source: Some(format!("hook:{}", hook.name)),
         space: hook.space.clone(),
         ..Draft::new(topic, &payload)
     })
+}
+
+/// What tells deliveries apart whose sender names none: what was signed, the time and the body. Two that were signed at the same time
+/// and say the same are one, as they have the same signature.
+fn signed_key<'h>(scheme: Scheme, header: &impl Fn(&str) -> Option<&'h str>, body: &str) -> String {
+    let at = match scheme {
+        Scheme::Stripe => header("stripe-signature")
+            .and_then(|value| value.split(',').find_map(|pair| pair.trim().strip_prefix("t="))),
+        Scheme::Slack => header("x-slack-request-timestamp"),
+        Scheme::StandardWebhooks | Scheme::Github | Scheme::Hmac => None,
+    };
+    let signed = [Value::from(at), Value::from(body)].map(|part| part.to_string());
+    let hash = model::json::canonical_hash(signed.iter().map(String::as_str));
+    format!("signed:{}", &model::id::hex(&hash)[..32])
 }
 
 /// `github.<event>[.<action>]`; what a topic's word cannot hold becomes `_`.

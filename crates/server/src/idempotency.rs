@@ -8,7 +8,8 @@
 //! Only what succeeded is kept: a refusal has changed nothing, and may be tried again. Answers are kept in memory for a day,
 //! or until something is erased that they may quote;
 //! of what changes something durable, that it was done stands in the ledger too, and with it the answer unless it holds
-//! users' data or secrets. Publishing has its own way, the event's key: there the key and the event are one commit.
+//! users' data or secrets. Publishing one event has its own way, the event's key: there the key and the event are one commit. An array and a
+//! batch of CloudEvents are answered as everything else is.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::FromRequest;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use engine::{Caller, Draft, Tenant};
@@ -28,8 +30,10 @@ use hyper_util::service::TowerToHyperService;
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
+use crate::caller::Call;
+use crate::connection::Held;
 use crate::problem::{Refusal, bad_request};
-use crate::{Doors, aside, body, caller, rights};
+use crate::{Doors, aside, audit, body, caller, publish, rights};
 
 pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -44,8 +48,9 @@ const NOTE_BYTES_MAX: usize = 16 << 10;
 const TOPIC: &str = "engine.request.answered";
 
 /// What is durable, and whose answers hold neither users' data nor secrets.
-const NOTED: [&str; 6] =
-    ["/v1/automations", "/v1/runs", "/v1/waits", "/v1/subscriptions", "/v1/apply", "/v1/erase"];
+const NOTED: [&str; 7] =
+    ["/v1/automations", "/v1/runs", "/v1/waits", "/v1/subscriptions", "/v1/apply", "/v1/erase", PUBLISH];
+const PUBLISH: &str = "/v1/events";
 /// What is durable, and of whose answers only the fact is noted.
 const DONE: [&str; 5] = ["/v1/entities", "/v1/mutations", "/v1/logic", "/v1/tokens", "/v1/tenants"];
 /// Doors whose 200 shows a run, and with it what it made of its event.
@@ -86,14 +91,63 @@ struct Given {
 
 /// Whether a request is answered by way of its key.
 pub fn concerns(method: &Method, path: &str, headers: &HeaderMap) -> bool {
-    let asked =
-        path.starts_with("/v1/") && path != "/v1/events" || path.starts_with("/api/") || path == "/mcp";
+    let asked = path.starts_with("/v1/") && path != PUBLISH || path.starts_with("/api/") || path == "/mcp";
     method == Method::POST && asked && headers.contains_key(KEY)
+}
+
+/// Whether several events may be published under one key; each line of NDJSON is a publish of its own.
+pub fn may_concern(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let of_headers = headers.contains_key("ce-specversion");
+    let keyed = method == Method::POST && path == PUBLISH && headers.contains_key(KEY);
+    keyed && !of_headers && !kind.starts_with(b"application/x-ndjson")
+}
+
+/// Publishes: one event with the header as its key, several of them once.
+pub async fn publish_once(
+    router: Router,
+    doors: Arc<Doors>,
+    request: Request<Body>,
+) -> Result<Response, Infallible> {
+    let (head, body) = request.into_parts();
+    // Who may not ask does not make us read either.
+    let read = match rights::grant(&head, &doors) {
+        Ok(_) => body::read(body, BODY_BYTES_MAX, doors.patience.body).await,
+        Err(problem) => Err(problem),
+    };
+    let bytes = match read {
+        Ok(bytes) => bytes,
+        Err(problem) => return Ok(Refusal(problem).into_response()),
+    };
+    let many = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let request = Request::from_parts(head, Body::from(bytes));
+    if !many {
+        return Ok(match Call::from_request(request, &doors).await {
+            Ok(call) => publish::publish(call).await.into_response(),
+            Err(refused) => refused,
+        });
+    }
+    // What is published is noted, too, though its client hangs up.
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (id, held) = (audit::request_id(), request.extensions().get::<Held>().cloned());
+    aside::spawn(async move {
+        let done =
+            audit::under_id(id, async { once(router, doors, request).await.unwrap_or_default() }).await;
+        let _ = tell.send(done);
+        drop(held);
+    });
+    let ended = || Refusal(Problem::new(Code::Internal, "its task ended without an answer")).into_response();
+    Ok(told.await.unwrap_or_else(|_| ended()))
 }
 
 pub async fn once(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Result<Response, Infallible> {
     match prepare(&doors, request).await {
-        Ok(Prepared { name, print, tenant, request, path }) => {
+        Ok(Prepared { name, print, tenant, mut request, path }) => {
+            audit::wrote(&tenant);
+            // Here it is no event's.
+            if path == PUBLISH {
+                request.headers_mut().remove(KEY);
+            }
             let _busy = match claim(&doors, &tenant, &name, print).await {
                 Ok(Claimed::Ours(busy)) => busy,
                 Ok(Claimed::Given(given)) => return Ok(replay(&given)),

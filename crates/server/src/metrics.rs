@@ -74,6 +74,16 @@ fn render(metrics: &Metrics, lags: &[Lag]) -> String {
         "1 while publishing is refused because the disk is full.",
     );
     sample(&mut out, "events_storage_full", &[], u8::from(metrics.is_storage_full()));
+    let name = "everwhen_attention_total";
+    family(
+        &mut out,
+        name,
+        "counter",
+        "Publishes that an attention rule admitted, deferred, boosted or dropped.",
+    );
+    for (verdict, times) in metrics.attention.read() {
+        sample(&mut out, name, &[("verdict", verdict)], times);
+    }
     family(&mut out, "everwhen_group_lag", "gauge", "Events a group has not settled yet.");
     for Lag { group, tenant, events } in lags {
         let mut labels = vec![("group", group.as_str())];

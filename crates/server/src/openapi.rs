@@ -45,6 +45,10 @@ pub fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas::all(),
+            "headers": {"Everwhen-Position": {
+                "description": "How far the ledger is: what a read elsewhere gives as `min_position`",
+                "schema": {"type": "integer", "minimum": 1},
+            }},
             "responses": {"Problem": {
                 "description": "Why not: `code` has a page at `/errors/{code}`",
                 "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -178,6 +182,10 @@ fn answers(line: &Operation<'_>) -> Value {
         }
         let (media, name) = what.split_once(':').unwrap_or(("json", what));
         answer["content"][media_type(media)] = json!({ "schema": schemas::named(name) });
+    }
+    // An answer line by line says it in its lines.
+    for (_, answer) in all.iter_mut().filter(|(status, _)| line.method != "get" && status.starts_with('2')) {
+        answer["headers"]["Everwhen-Position"] = json!({"$ref": "#/components/headers/Everwhen-Position"});
     }
     for status in ["4XX", "5XX"] {
         all.insert(status.to_owned(), json!({"$ref": "#/components/responses/Problem"}));

@@ -70,6 +70,7 @@ pub async fn publish(call: Call) -> Answer {
             let outcome = tenant.publish(&caller, *draft).await.map_err(named)?;
             Ok(one(&outcome))
         }
+        // One in headers cannot be several; the others under a key were answered elsewhere.
         Said::Many(_) if key.is_some() => Err(key_of_many().into()),
         Said::Many(drafts) => {
             let outcomes = tenant.publish_all(&caller, drafts).await.map_err(named)?;
@@ -85,11 +86,12 @@ fn shape(headers: &HeaderMap) -> Result<Shape, Problem> {
         false => body::media_type(headers)?,
     };
     match media.as_str() {
-        "" if headers.keys().any(|name| name.as_str().starts_with("ce-")) => Ok(Shape::CloudHeaders),
-        "" | "application/json" => Ok(Shape::Json),
-        "application/x-ndjson" => Ok(Shape::Ndjson),
         "application/cloudevents+json" => Ok(Shape::CloudEvent),
         "application/cloudevents-batch+json" => Ok(Shape::CloudEvents),
+        // Without `ce-specversion` it is refused by that name, and not taken for something else.
+        _ if headers.keys().any(|name| name.as_str().starts_with("ce-")) => Ok(Shape::CloudHeaders),
+        "" | "application/json" => Ok(Shape::Json),
+        "application/x-ndjson" => Ok(Shape::Ndjson),
         other => Err(body::wrong_type(other)),
     }
 }
@@ -113,6 +115,13 @@ fn from_headers(bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Result<Dr
     let mut attributes = Vec::new();
     for name in headers.keys().filter(|name| name.as_str().starts_with("ce-")) {
         attributes.push((name.as_str(), text(headers, name)?.unwrap_or_default()));
+    }
+    let version = attributes.iter().find(|(name, _)| *name == "ce-specversion").map(|(_, version)| *version);
+    if version != Some("1.0") {
+        let what = version.map_or("is missing".to_owned(), |other| format!("is {other:?}, not \"1.0\""));
+        let detail = format!("the header \"ce-specversion\" {what}");
+        let hint = "a CloudEvent in headers says \"ce-specversion: 1.0\"; leave all ce- headers out to send an event of ours";
+        return Err(Problem::new(Code::EventInvalid, detail).hint(hint).at("/specversion"));
     }
     let content_type = text(headers, &CONTENT_TYPE)?;
     Draft::from_cloudevent_headers(attributes, content_type, bytes, limits)

@@ -10,8 +10,9 @@ pub mod kinds;
 pub mod outbox;
 pub mod requests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::authority::{Grant, Permission};
@@ -48,7 +49,16 @@ pub trait Wire: Send + Sync + 'static {
     fn problem(&self, subscription: &str, problem: &Problem) -> (Self::Frame, usize);
 }
 
+/// Runs that a session started, newest last.
+pub type Started = tokio::sync::Mutex<VecDeque<String>>;
+
+/// What tells sessions apart.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
 pub struct Session<W: Wire> {
+    pub number: u64,
+    /// To be held while one is started.
+    pub started: Arc<Started>,
     pub doors: Arc<Doors>,
     pub tenant: Tenant,
     pub caller: Caller,
@@ -71,6 +81,8 @@ struct Feed {
 impl<W: Wire> Session<W> {
     pub fn open(call: &Call, wire: W) -> Session<W> {
         let session = Session {
+            number: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            started: Arc::default(),
             doors: call.doors.clone(),
             tenant: call.tenant.clone(),
             caller: call.caller.clone(),

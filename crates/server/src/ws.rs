@@ -44,6 +44,8 @@ const GOODBYE: std::time::Duration = std::time::Duration::from_secs(1);
 /// Why a session ends, in the numbers of RFC 6455.
 mod ends {
     pub const GOING_AWAY: u16 = 1001;
+    pub const PROTOCOL: u16 = 1002;
+    pub const NOT_UTF8: u16 = 1007;
     pub const POLICY: u16 = 1008;
     pub const TOO_LARGE: u16 = 1009;
     pub const TOO_SLOW: u16 = 1013;
@@ -93,11 +95,9 @@ async fn serve(mut socket: WebSocket, mut session: Session<Frames>) {
                     Message::Ping(_) | Message::Pong(_) => Ok(()),
                 }
             }
-            Ok(Turn::Said(Some(Err(error)))) if is_too_large(&error) => {
-                return too_large(&mut socket).await;
-            }
-            // What is no WebSocket or cut off ends here; the other side has been told by the protocol.
-            Ok(Turn::Said(_)) => return,
+            Ok(Turn::Said(Some(Err(error)))) => return refuse(&mut socket, fault(&error)).await,
+            // Cut off.
+            Ok(Turn::Said(None)) => return,
             Ok(Turn::Send(Taken::Frame(first))) => send(&mut socket, &session, first).await,
             Ok(Turn::Send(Taken::Over(why))) => Err(End::Because(why)),
             Err(_) if silence == SILENCE_MAX => return,
@@ -175,15 +175,25 @@ fn because(why: &Problem) -> Last {
     (frames::refused("", why), number, why.code().as_str().to_owned())
 }
 
-/// In the words of the library, which has no other way to tell.
-fn is_too_large(error: &axum::Error) -> bool {
-    error.to_string().starts_with("Space limit exceeded")
+/// What was wrong with what came, by the words of the library, which has no other way to tell; `None` when nobody is left to be
+/// told.
+fn fault(error: &axum::Error) -> Option<(u16, String)> {
+    let said = error.to_string();
+    let gone = ["Connection reset without closing handshake", "Remote sent after having closed"];
+    if said.starts_with("Space limit exceeded") {
+        Some((ends::TOO_LARGE, format!("a message has at most {MESSAGE_BYTES_MAX} bytes")))
+    } else if said.starts_with("UTF-8 encoding error") {
+        Some((ends::NOT_UTF8, "a text message is UTF-8".to_owned()))
+    } else {
+        let what = said.strip_prefix("WebSocket protocol error: ").filter(|what| !gone.contains(what))?;
+        Some((ends::PROTOCOL, what.to_owned()))
+    }
 }
 
 /// The rest of the message is not read, and what is closed over it is reset: there is time to hear why.
-async fn too_large(socket: &mut WebSocket) {
-    let reason = format!("a message has at most {MESSAGE_BYTES_MAX} bytes");
-    let close = CloseFrame { code: ends::TOO_LARGE, reason: reason.into() };
+async fn refuse(socket: &mut WebSocket, fault: Option<(u16, String)>) {
+    let Some((code, reason)) = fault else { return };
+    let close = CloseFrame { code, reason: reason.into() };
     let _ = timeout(GOODBYE, socket.send(Message::Close(Some(close)))).await;
     let _ = timeout(GOODBYE, std::future::pending::<()>()).await;
 }
@@ -220,6 +230,8 @@ async fn goodbye(socket: &mut WebSocket) {
 pub struct Told {
     pub tenant: String,
     pub message: serde_json::Value,
+    /// The session that did it and has its answer, if it was one.
+    pub by: Option<u64>,
 }
 
 /// Those who said `subscribe_automations` hear it; nobody may.
@@ -235,8 +247,9 @@ pub async fn told_of(doors: &Arc<Doors>, tenant: &engine::Tenant, plan: &engine:
     if doors.automations.receiver_count() == 0 {
         return;
     }
-    let tell =
-        |message| drop(doors.automations.send(Arc::new(Told { tenant: tenant.name().to_owned(), message })));
+    let tell = |message| {
+        drop(doors.automations.send(Arc::new(Told { tenant: tenant.name().to_owned(), message, by: None })))
+    };
     for (kind, names) in kinds {
         for name in names.iter().filter_map(|name| name.strip_prefix("automation ")) {
             let (tenant, name) = (tenant.clone(), name.to_owned());
@@ -253,5 +266,5 @@ pub async fn told_of(doors: &Arc<Doors>, tenant: &engine::Tenant, plan: &engine:
 /// After one automation was made or changed.
 pub fn told_one(doors: &Doors, tenant: &engine::Tenant, kind: &str, automation: &serde_json::Value) {
     let message = automations::shown(kind, automation.clone());
-    let _ = doors.automations.send(Arc::new(Told { tenant: tenant.name().to_owned(), message }));
+    let _ = doors.automations.send(Arc::new(Told { tenant: tenant.name().to_owned(), message, by: None }));
 }

@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lang::filter::Filter;
 use model::topic::Pattern;
@@ -11,10 +11,13 @@ use model::{Problem, Timestamp};
 use serde_json::Value;
 
 use super::{Draft, in_rule};
+use crate::metrics::Verdicts;
 use crate::settings::{AttentionRule, Rate, Verdict};
 
 pub(super) struct Attention {
     rules: Vec<Rule>,
+    /// The verdicts of all tenants together.
+    pub(super) verdicts: Arc<Verdicts>,
 }
 
 struct Rule {
@@ -41,7 +44,8 @@ impl Attention {
         let compile = |(i, rule): (usize, &AttentionRule)| {
             Rule::new(i, rule).map_err(|problem| in_rule("attention", i, problem))
         };
-        Ok(Attention { rules: rules.iter().enumerate().map(compile).collect::<Result<_, _>>()? })
+        let rules = rules.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
+        Ok(Attention { rules, verdicts: Arc::default() })
     }
 
     /// The verdict of the first rule that matches and holds; without one the event is admitted. `preview`
@@ -53,6 +57,7 @@ impl Attention {
             return Judged::Admit;
         };
         rule.given.fetch_add(1, Ordering::Relaxed);
+        self.verdicts.given(rule.verdict.as_str());
         match rule.verdict {
             Verdict::Admit => Judged::Admit,
             Verdict::Boost { by } => Judged::Boost(by),

@@ -11,6 +11,8 @@ use super::{Caller, Draft, read};
 use crate::settings::Limits;
 
 const ID_CHARS_MAX: usize = 128;
+/// The house finds its notes by them.
+const HOUSE_IDS: &str = "idempotency:";
 /// Names of spaces, sources, keys and the like are kept in indexes and shown in lists.
 const TEXT_BYTES_MAX: usize = 1_024;
 
@@ -21,8 +23,7 @@ pub(super) fn check(caller: &Caller, draft: &mut Draft, limits: &Limits) -> Resu
     check_space(caller, draft.space.as_deref().unwrap_or_default())?;
     let id = draft.id.as_deref().unwrap_or_default();
     check_id(id)?;
-    // The house finds its notes by them.
-    if caller.outside && id.starts_with("idempotency:") {
+    if caller.outside && id.starts_with(HOUSE_IDS) {
         let detail = "\"id\" begins with \"idempotency:\", which is reserved";
         return Err(Problem::new(Code::EventInvalid, detail).hint("leave it out to get one").at("/id"));
     }
@@ -93,6 +94,11 @@ fn check_space(caller: &Caller, space: &str) -> Result<(), Problem> {
     }
     check_length("space", space)?;
     check_visible("space", space)
+}
+
+/// Whether events may have it as their id.
+pub(super) fn is_id(id: &str) -> bool {
+    check_id(id).is_ok() && !id.starts_with(HOUSE_IDS)
 }
 
 fn check_id(id: &str) -> Result<(), Problem> {

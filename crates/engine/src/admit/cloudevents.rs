@@ -12,6 +12,7 @@
 //!                                                 ewactor ewdepth ewrun          what the ledger knows; passed over)
 //! ```
 //!
+//! An id that events cannot have here (digits only, with blanks, too long) is kept as the extension `ceid` and given back as the id.
 //! An event without a source is written with [`NO_SOURCE`], because CloudEvents must have one.
 
 mod read;
@@ -28,6 +29,9 @@ pub use write::{to_cloudevent, to_cloudevent_headers};
 
 /// The source of an event that has none.
 pub const NO_SOURCE: &str = "urn:everwhen:none";
+
+/// The extension that keeps an id which events cannot have here.
+const THEIR_ID: &str = "ceid";
 
 impl Draft {
     /// Structured mode: one CloudEvent as a JSON object.

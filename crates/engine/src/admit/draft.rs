@@ -29,8 +29,8 @@ pub struct Draft {
     pub cause: Option<Position>,
     pub trace: Option<String>,
     pub key: Option<String>,
-    /// Without a key, source, space and id together are one: CloudEvents are the same when these are.
-    pub derive_key: bool,
+    /// The key when none is given: CloudEvents are the same when source and id are.
+    pub derived_key: Option<String>,
     pub ttl: Option<Duration>,
     pub priority: u8,
     pub band: Band,
@@ -64,7 +64,7 @@ impl Draft {
             cause: None,
             trace: None,
             key: None,
-            derive_key: false,
+            derived_key: None,
             ttl: None,
             priority: 0,
             band: Band::Green,
@@ -106,6 +106,15 @@ impl Draft {
     /// brought the cause, too, leads to it again.
     pub fn parse_exported(bytes: &[u8], limits: &Limits) -> Result<Draft, Problem> {
         Draft::read(open(bytes, limits)?, limits, true)
+    }
+
+    /// The same of a line that a later version may have written: the names of fields that nobody here knows come with it.
+    pub fn parse_imported(bytes: &[u8], limits: &Limits) -> Result<(Draft, Vec<String>), Problem> {
+        let mut fields = open(bytes, limits)?;
+        let is_known = |name: &str| GIVEN.contains(&name) || LEDGER_FIELDS.contains(&name);
+        let unknown = fields.extract_if(.., |field| !is_known(&field.key));
+        let unknown = unknown.map(|field| field.key.into_owned()).collect();
+        Ok((Draft::read(fields, limits, true)?, unknown))
     }
 
     fn read(fields: Vec<Field<'_>>, limits: &Limits, exported: bool) -> Result<Draft, Problem> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use model::{Code, Problem};
 
-use crate::engine::{check_name, io_problem};
+use crate::engine::{check_name, io_problem, unmakeable};
 
 /// The tenants of a data directory, by name, each with its folder.
 pub fn tenants(data: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
@@ -61,7 +61,7 @@ pub fn make_dir(dir: &Path) -> Result<(), Problem> {
     let above = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make_dir(above)?;
     match fs::create_dir(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(io_problem(dir, &error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(unmakeable(dir, &error)),
         _ => sync_dir(above),
     }
 }

@@ -12,6 +12,7 @@ use crate::engine::io_problem;
 use crate::read;
 use crate::sealing::Seals;
 use crate::state::{self, State};
+use crate::tenant::open::known_format;
 
 pub enum Compared {
     Equal,
@@ -125,6 +126,7 @@ fn fold_files(of: (&Path, &Seals), state: &mut State, target: Head) -> Result<bo
         Ok(line.last() < target.position)
     })?;
     state.commit().map_err(broken)?;
+    known_format(state)?;
     Ok(state.applied == target)
 }
 

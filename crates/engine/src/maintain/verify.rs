@@ -153,7 +153,10 @@ fn look_once(name: &str, dir: &Path, quick: bool, progress: &mut dyn FnMut(u64, 
         let found = refold::opens((dir, &seals), report.ledger.first, (!quick).then_some(last));
         // Without its keys the ledger is as sound as with them; only what it folds to cannot be known.
         let found = found.or_else(|error| if seals.missed().is_some() { Ok(()) } else { Err(error) });
-        report.problems.extend(found.err().map(|error| state_problem(dir, last, error.detail().to_owned())));
+        report.problems.extend(found.err().map(|error| match error.code() {
+            Code::StoreNewer => newer(dir, last, &error),
+            _ => state_problem(dir, last, error.detail().to_owned()),
+        }));
         return report;
     };
     // The line that was cut short had been applied: the next start discards such a state and folds again.
@@ -161,23 +164,29 @@ fn look_once(name: &str, dir: &Path, quick: bool, progress: &mut dyn FnMut(u64, 
     if torn && copy.as_ref().is_ok_and(|state| state.applied.position > report.ledger.last) {
         return report;
     }
-    let mut problem = |position, message| report.problems.push(state_problem(dir, position, message));
+    let problem = |position, message| state_problem(dir, position, message);
     let span = (report.ledger.first, report.ledger.last);
     match copy.and_then(|copy| refold::compare((dir, &seals), &copy, span)) {
         Ok(Compared::Equal) => report.state = "equal",
         Ok(Compared::Differs { position, message }) => {
-            problem(position, message);
+            report.problems.push(problem(position, message));
             report.state = "differs";
         }
         Err(_) if seals.missed().is_some() => {}
         // What this version cannot fold, it cannot compare either.
-        Err(error) if error.code() == Code::StoreNewer => problem(span.1, error.to_string()),
+        Err(error) if error.code() == Code::StoreNewer => report.problems.push(newer(dir, span.1, &error)),
         Err(error) => {
-            problem(0, error.to_string());
+            report.problems.push(problem(0, error.to_string()));
             report.state = "differs";
         }
     }
     report
+}
+
+/// Sound, as far as this version can tell; but it could not open it.
+fn newer(dir: &Path, position: Position, error: &Problem) -> StateProblem {
+    let (file, message) = (dir.join("ledger").display().to_string(), format!("store.newer: {error}"));
+    StateProblem { kind: "newer", file, position, message }
 }
 
 fn state_problem(dir: &Path, position: Position, message: String) -> StateProblem {

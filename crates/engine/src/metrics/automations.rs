@@ -68,8 +68,8 @@ where
 /// How one tenant's runs stand.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// `queued running waiting`.
-    pub runs: [(&'static str, u64); 3],
+    /// `queued running waiting` now; `completed failed cancelled` since the tenant was opened.
+    pub runs: [(&'static str, u64); 6],
     pub waits: BTreeMap<&'static str, u64>,
     pub timers: u64,
     /// How late the oldest timer is that is due.

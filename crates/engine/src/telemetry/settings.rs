@@ -94,6 +94,9 @@ impl Reading<'_> {
             self.wrong.push(format!("\"{protocol}\" is not spoken: {what}; no spans are sent"));
             return None;
         }
+        if let Some(protocol) = self.of_traces("PROTOCOL").filter(|it| it != "http/json") {
+            self.wrong.push(format!("\"{protocol}\" is not spoken: spans are sent as http/json"));
+        }
         Some(Settings {
             endpoint,
             headers: self.pairs(self.of_traces("HEADERS"), "OTEL_EXPORTER_OTLP_HEADERS"),

@@ -56,6 +56,10 @@ fn nothing_is_told_unless_a_variable_asks_for_it() {
     assert!(read(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]).0.is_none());
     let (none, wrong) = read(&[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
     assert!(none.is_none() && wrong.len() == 1, "{wrong:?}");
+    let (some, wrong) = read(&[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")]);
+    assert!(some.is_some() && wrong.len() == 1 && wrong[0].contains("http/json"), "{wrong:?}");
+    let (some, wrong) = read(&[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")]);
+    assert!(some.is_some() && wrong.is_empty(), "{wrong:?}");
     let (none, wrong) = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere")]);
     assert!(none.is_none() && wrong.len() == 1, "{wrong:?}");
     assert_eq!(read(&[endpoint]).0.unwrap().endpoint, "http://127.0.0.1:4318/v1/traces");

@@ -16,8 +16,8 @@ use super::publish::unexpected;
 use crate::command::{Answer, Command};
 use crate::deliver::dispatcher::Dispatcher;
 use crate::deliver::{GroupHandle, matcher};
-use crate::lifecycle;
 use crate::state::Group;
+use crate::{lifecycle, read};
 
 /// How many of the tokens were good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -251,7 +251,9 @@ impl Tenant {
         Ok(match start {
             Start::Now => self.head(),
             Start::Beginning => self.first().saturating_sub(1),
-            Start::Position(position) => (*position).max(self.first()).saturating_sub(1).min(self.head()),
+            // Who names a place that was trimmed would not be told what they believe they are told.
+            Start::Position(position) if *position < self.first() => return Err(read::gone(self.first())),
+            Start::Position(position) => (position - 1).min(self.head()),
             Start::Time(time) => self.position_before(*time)?,
         })
     }

@@ -50,7 +50,8 @@ pub struct Opening {
 
 impl Tenant {
     pub fn open(opening: Opening, around: Surroundings) -> Result<Tenant, Problem> {
-        let admitter = Admitter::new(&around.settings, opening.layers)?;
+        let admitter =
+            Admitter::new(&around.settings, opening.layers)?.counting(around.metrics.attention.clone());
         let mut entropy = opening.entropy;
         let epoch = entropy.number();
         let Ground { ledger, raw, opened, mut state, dir } = open_home(opening.home)?;
@@ -89,6 +90,7 @@ impl Tenant {
             raw_reader: Mutex::new(raw),
             seals,
             sync_nanos: AtomicU64::new(0),
+            ended_runs: Default::default(),
             due: AtomicU64::new(u64::MAX),
             flush: AtomicU64::new(u64::MAX),
             ticking: Mutex::default(),
@@ -315,7 +317,7 @@ fn open_home(home: Home) -> Result<Ground, Problem> {
 }
 
 /// A ledger may say that it holds more than this version knows.
-fn known_format(state: &State) -> Result<(), Problem> {
+pub(crate) fn known_format(state: &State) -> Result<(), Problem> {
     if state.format <= FORMAT {
         return Ok(());
     }

@@ -73,7 +73,7 @@ impl Tenant {
         let admitted = self.admit(caller, vec![draft], &mut || {})?;
         self.keep_pace(caller, std::iter::once((topic.as_str(), admitted.events.first()))).await?;
         let outcome = self.record(caller, admitted).await.map(first)?;
-        self.observe(&topic, started);
+        self.observe(&topic, &outcome, started);
         Ok(outcome)
     }
 
@@ -103,7 +103,7 @@ impl Tenant {
             Answer::Published(recorded) => first(merge(outcomes, recorded)),
             _ => return Err(unexpected()),
         };
-        self.observe(&topic, started);
+        self.observe(&topic, &outcome, started);
         Ok(outcome)
     }
 
@@ -134,7 +134,7 @@ impl Tenant {
         let paced = self.keep_pace(caller, paced).await;
         paced.map_err(|problem| problem.within(&format!("/{index}")))?;
         let outcomes = self.record(caller, admitted).await?;
-        topics.iter().for_each(|topic| self.observe(topic, started));
+        topics.iter().zip(&outcomes).for_each(|(topic, outcome)| self.observe(topic, outcome, started));
         Ok(outcomes)
     }
 
@@ -166,7 +166,7 @@ impl Tenant {
             Answer::Published(recorded) => first(merge(outcomes, recorded)),
             _ => return Err(unexpected()),
         };
-        self.observe(&topic, started);
+        self.observe(&topic, &outcome, started);
         Ok(outcome)
     }
 
@@ -270,8 +270,9 @@ impl Tenant {
         }
     }
 
-    fn observe(&self, topic: &str, started: Duration) {
-        if self.settings().switches.metrics {
+    /// What was dropped was not published: attention counts it.
+    fn observe(&self, topic: &str, outcome: &Outcome, started: Duration) {
+        if self.settings().switches.metrics && !matches!(outcome, Outcome::Dropped { .. }) {
             self.metrics().observe_publish(topic, self.real().saturating_sub(started).as_secs_f64());
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::event::Event;
-use model::record::{OccurrenceId, Outcome, RunRecord};
+use model::record::{OccurrenceId, Outcome, RunRecord, Status};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -209,11 +209,15 @@ impl Tenant {
             let runs = &writer.state.runs;
             let queued = writer.state.pending().values().filter(|pending| pending.gate == "mode").count();
             let (live, ready) = (runs.live.len(), runs.ready.len());
+            let ended = |which: usize| self.0.ended_runs[which].load(Ordering::Relaxed);
             Ok(Standing {
                 runs: [
                     ("queued", queued as u64),
                     ("running", ready as u64),
                     ("waiting", (live - ready) as u64),
+                    ("completed", ended(0)),
+                    ("failed", ended(1)),
+                    ("cancelled", ended(2)),
                 ],
                 waits: runs.wakes.kinds.clone(),
                 timers: runs.timers.len() as u64,
@@ -230,7 +234,7 @@ impl Tenant {
         }
     }
 
-    /// Occurrences that met their end.
+    /// Occurrences and runs that met their end.
     pub(super) fn count_run(&self, record: &RunRecord) {
         let counts = &self.metrics().automations;
         match record {
@@ -242,6 +246,14 @@ impl Tenant {
             }
             RunRecord::Settled(settled) if !settled.automation.is_empty() => {
                 counts.met(&settled.automation, settled.outcome, 1);
+            }
+            RunRecord::Ended(ended) => {
+                let which = match ended.status {
+                    Status::Completed => 0,
+                    Status::Cancelled => 2,
+                    _ => 1,
+                };
+                self.0.ended_runs[which].fetch_add(1, Ordering::Relaxed);
             }
             _ => {}
         }

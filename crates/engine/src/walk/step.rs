@@ -38,7 +38,10 @@ impl Walk<'_, '_> {
                     self.draft.keep(mark)?;
                 }
                 match &flow {
-                    Flow::Blocked => self.limit(step, at, path)?,
+                    Flow::Blocked => {
+                        at.since.get_or_insert(self.draft.now);
+                        self.limit(step, at, path)?;
+                    }
                     _ => at.limit.take().into_iter().for_each(|limit| self.forget(limit)),
                 }
                 if let Flow::Done(output) = &flow {
@@ -48,7 +51,7 @@ impl Walk<'_, '_> {
                         step,
                         "completed",
                         at.failures,
-                        json!({ "output": output, "vars": vars }),
+                        json!({ "output": output, "vars": vars, "duration": self.lasted(at) }),
                     );
                     self.bind(step, output.clone());
                 }
@@ -62,6 +65,11 @@ impl Walk<'_, '_> {
             }
             (Err(fault), _) => Err(fault),
         }
+    }
+
+    /// How many seconds a step took that came to a stand; the others take none of the engine's time.
+    fn lasted(&self, at: &Block) -> Option<f64> {
+        at.since.map(|since| self.draft.now.since(since).as_secs_f64())
     }
 
     /// What a `vars` step has just set; null for others.
@@ -101,10 +109,13 @@ impl Walk<'_, '_> {
             let after = backoff(retry, at.failures, &self.run.id, path);
             let wait = self.wait(path, WaitKind::Retry, Some(after), Default::default());
             self.note(path, step, "waiting", at.failures, error);
+            at.since.get_or_insert(self.draft.now);
             at.inside = Some(Box::new(Inside::Retry(wait)));
             return Ok(Flow::Blocked);
         }
-        self.note(path, step, "failed", at.failures, error.clone());
+        let mut ended = error.clone();
+        ended["duration"] = json!(self.lasted(at));
+        self.note(path, step, "failed", at.failures, ended);
         if step.on_error == OnError::Continue {
             self.bind(step, Value::Null);
             return Ok(Flow::Done(Value::Null));

@@ -168,6 +168,13 @@ async fn an_expired_event_is_dropped_or_buried_as_the_group_says() {
     assert!(bench.pull("bury", 10).await.is_empty());
     assert_eq!(bench.tenant.group("drop").unwrap().lag, 0);
     assert_eq!(bench.tenant.dead_letters("bury", 10, None).unwrap().dead_letters[0]["reason"], "expired");
+    // Whoever gives it back wants it delivered.
+    assert_eq!(bench.tenant.redrive("bury", Redrive::All).await.unwrap(), 1);
+    let out = bench.pull("bury", 10).await;
+    assert_eq!(out.len(), 1);
+    bench.tenant.ack("bury", &tokens(&out), true).await.unwrap();
+    assert_eq!(bench.tenant.group("bury").unwrap().lag, 0);
+    assert!(bench.tenant.dead_letters("bury", 10, None).unwrap().dead_letters.is_empty());
 }
 
 #[tokio::test]

@@ -142,4 +142,10 @@ async fn a_repeated_key_is_answered_as_the_first_time_whatever_would_become_of_a
     assert!(matches!(bench.engine.publish(new).await.unwrap(), Outcome::Dropped { .. }));
     let refused = bench.engine.publish(Draft::new("l", &json!(1))).await.unwrap_err();
     assert_eq!(refused.code(), Code::GroupLagging);
+    // Every verdict counts; what was dropped was not published.
+    let metrics = bench.tenant.metrics();
+    assert!(metrics.attention.read().iter().all(|(verdict, times)| (*verdict == "drop") == (*times > 0)));
+    let topics = metrics.topics();
+    let (_, counted) = topics.iter().find(|(topic, _)| &**topic == "rt").unwrap();
+    assert_eq!(counted.publish.read().count, 3);
 }

@@ -108,6 +108,7 @@ async fn a_full_disk_refuses_publishes_first_and_acks_go_on() {
         }
     };
     assert_eq!(refused.code(), Code::StorageFull);
+    assert!(rig.tenant.metrics().is_storage_full());
     for _ in 0..20 {
         let got = rig.tenant.pull("g", 1, Duration::ZERO).await.unwrap();
         assert_eq!(rig.tenant.ack("g", &tokens(&got), true).await.unwrap().done, 1, "acks go on");
@@ -117,6 +118,7 @@ async fn a_full_disk_refuses_publishes_first_and_acks_go_on() {
     assert_eq!(rig.dead("g").len(), 1, "and dead letters");
     rig.disk.set_capacity(None);
     rig.send(Draft::new("a", &pad)).await.expect("publishing resumes by itself");
+    assert!(!rig.tenant.metrics().is_storage_full(), "and who asks is told at once");
 }
 
 #[tokio::test]

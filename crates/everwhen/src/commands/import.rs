@@ -16,7 +16,8 @@ mod bus;
 /// Everything but the positions is kept, and causes lead to where their events stand now; a cause that is not in the
 /// export becomes the extension "importedcause". An event that is already here is a duplicate and is not stored again: by
 /// its key, or without one by its id, topic, time and payload. --from-bus reads the wal/, offsets/ and dlq/ of the older Python bus: events in the order of
-/// their times, each consumer as a group that goes on where it stood.
+/// their times, each consumer as a group that goes on where it stood, with its dead letters; those of a topic without consumers go to the group
+/// <topic>__dead_letters. A last line that was torn is left out and counted; a consumer whose offset cannot be read begins again. A group that is here already is left as it is.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -40,10 +41,17 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         Some(dir) => {
             let plan = bus::read(dir)?;
             let reach = Reach::or_create(session).await?;
-            let mut answer = reach.import(bus::lines(&plan)?, args.again, session).await?;
-            let groups = bus::make_groups(&plan, &reach).await?;
+            for note in plan.skipped.iter().chain(&plan.notes) {
+                session.out.warn(note);
+            }
+            let mut answer = reach.import(bus::exported_lines(plan.events)?, args.again, session).await?;
+            let (groups, dead_letters) = plan.groups.make(&reach).await?;
             answer["groups"] = json!(groups);
-            answer["dead_letters"] = json!(plan.dead_letters);
+            answer["dead_letters"] = json!(dead_letters);
+            answer["skipped_lines"] = json!(plan.skipped.len());
+            if !plan.notes.is_empty() {
+                answer["notes"] = json!(plan.notes);
+            }
             answer
         }
         None => {
@@ -51,6 +59,12 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             Reach::or_create(session).await?.import(lines, args.again, session).await?
         }
     };
+    if let Some(unknown) = answer["unknown_fields"].as_array() {
+        let names: Vec<&str> = unknown.iter().filter_map(Value::as_str).collect();
+        session
+            .out
+            .warn(&format!("fields that this version does not know were left out: {}", names.join(", ")));
+    }
     session.out.result(&answer, || words(&answer))
 }
 
@@ -67,7 +81,10 @@ fn words(answer: &Value) -> String {
         text += &format!("\n{} groups: {}", groups.len(), super::show::cell(&answer["groups"]));
     }
     if number("dead_letters") > 0 {
-        text += &format!("\n{} dead letters are events under <topic>.dead_letter", number("dead_letters"));
+        text += &format!("\n{} dead letters", number("dead_letters"));
+    }
+    if number("skipped_lines") > 0 {
+        text += &format!("\n{} last lines that could not be read were left out", number("skipped_lines"));
     }
     text
 }

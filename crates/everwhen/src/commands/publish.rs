@@ -1,15 +1,17 @@
 //! `everwhen publish`: one event from the command line, or many as lines of JSON.
 
 use clap::builder::PossibleValuesParser;
+use engine::admit::{Admitter, Context};
+use engine::{Caller, Draft};
 use model::event::push_text;
-use model::{Code, Problem};
+use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
 use super::stdin;
 use crate::output::Stop;
 use crate::reach::Reach;
 use crate::reach::events::subject;
-use crate::session::Session;
+use crate::session::{Place, Session};
 
 /// Append an event and print its position once it is on disk
 ///
@@ -66,14 +68,32 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match (&args.ndjson, &args.topic) {
         (Some(input), _) => publish_lines(input, session).await,
         (None, Some(topic)) => {
-            // What is refused anyway makes no directory.
-            model::topic::check_topic(topic).map_err(|problem| problem.at("/topic"))?;
             let event = event_text(topic, &args)?;
+            refuse_before_it_begins(session, event.as_bytes())?;
             let answer = Reach::or_create(session).await?.publish(event.into_bytes()).await?;
             session.out.result(&answer, || words(&answer))
         }
         (None, None) => Err(Problem::new(Code::UsageInvalid, "a topic is needed").into()),
     }
+}
+
+/// What is refused anyway makes no directory and no tenant. Where there are some, they judge for themselves.
+fn refuse_before_it_begins(session: &Session, event: &[u8]) -> Result<(), Problem> {
+    let Place::Directory(data) = session.place()? else { return Ok(()) };
+    let tenant = session.tenant()?;
+    if data.join("tenants").join(&tenant).exists() {
+        return Ok(());
+    }
+    let mut settings = session.config()?.settings;
+    if let Some(switches) = settings.tenants.get(&tenant) {
+        settings.switches = *switches;
+    }
+    let admitter = Admitter::new(&settings, Vec::new())?;
+    let draft = Draft::parse(event, &admitter.limits())?;
+    // Any id and salt will do: nothing of it is kept.
+    let mut context =
+        Context { now: Timestamp::EPOCH, entropy: &mut |bytes| bytes.fill(0xff), cause_depth: None };
+    admitter.admit(&Caller::local(), draft, &mut context).map(|_| ())
 }
 
 /// Checked here, passed on as it was typed.

@@ -37,8 +37,8 @@ fn words(report: &Value, to: &std::path::Path) -> String {
             tenant["last"],
             to.display()
         );
-        for (what, text) in [("it ends there because of", &tenant["stopped"]), ("not saved", &tenant["lost"])]
-        {
+        let ends = "it ends there, and nothing behind came along, because of";
+        for (what, text) in [(ends, &tenant["stopped"]), ("not saved", &tenant["lost"])] {
             said.extend(text.as_str().map(|text| format!("\n  {what}: {text}")));
         }
         said

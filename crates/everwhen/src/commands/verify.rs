@@ -42,11 +42,21 @@ fn skipped(report: &Value, quick: bool) -> &'static str {
     }
 }
 
+/// What a later version wrote is not damaged; only this one cannot open it.
+fn judgement(report: &Value) -> &'static str {
+    let mut problems = report["problems"].as_array().into_iter().flatten();
+    match report["ok"] == true {
+        true => "ok",
+        false if problems.all(|problem| problem["kind"] == "newer") => "NEWER",
+        false => "DAMAGED",
+    }
+}
+
 fn tenant(report: &Value, quick: bool) -> String {
     let number = |name: &str| report[name].as_u64().unwrap_or_default();
     let mut text = format!(
         "{} {}: {} records in {} commits, {} segments, state {}{}",
-        if report["ok"] == true { "ok" } else { "DAMAGED" },
+        judgement(report),
         report["tenant"].as_str().unwrap_or_default(),
         number("records"),
         number("commits"),

@@ -105,6 +105,66 @@ fn a_newer_or_damaged_directory_ends_with_7() {
 }
 
 #[test]
+fn a_refused_publish_makes_no_directory() {
+    let place = Place::new();
+    place.write("long.json", &format!("\"{}\"", "x".repeat(1 << 20)));
+    let table: &[(&[&str], &str)] = &[
+        (&["publish", "a b"], "event.topic_invalid"),
+        (&["publish", "engine.x"], "event.topic_reserved"),
+        (&["publish", "a", "@long.json"], "body.too_large"),
+        (&["publish", "a", "--space", "_s"], "event.invalid"),
+        (&["publish", "a", "--tenant", "../x"], "request.invalid"),
+        (&["groups", "put", "g", "--pattern", "#", "--tenant", "../x"], "request.invalid"),
+    ];
+    for (args, code) in table {
+        let exit = if *code == "request.invalid" { 2 } else { 4 };
+        let done = place.run(args).exits(exit);
+        assert_eq!(done.err.lines().count(), 2, "{done:?}");
+        assert_eq!(place.run(&[*args, &["--json"]].concat()).exits(exit).error()["code"], *code);
+        assert!(!place.path().join(".everwhen").exists(), "{done:?}");
+    }
+    place.run(&["publish", "a"]).ok();
+    let done = place.run(&["publish", "engine.x", "--tenant", "other"]).exits(4);
+    assert_eq!(done.err.lines().count(), 2, "{done:?}");
+}
+
+#[test]
+fn what_may_not_be_looked_into_or_made_is_unavailable() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    place.run(&["publish", "a"]).ok();
+    let data = place.path().join(".everwhen");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o000)).unwrap();
+    for args in [
+        &["events", "list"][..],
+        &["export"],
+        &["tail", "--no-follow"],
+        &["groups", "list"],
+        &["publish", "a"],
+        &["verify"],
+    ] {
+        // Named, so that nobody's profiles are looked for.
+        let mut command = place.command(&[args, &["--json", "--data", ".everwhen"]].concat());
+        // For root nothing is forbidden: then it is somebody else who asks.
+        if std::fs::read_dir(&data).is_ok() {
+            command.uid(65_534).gid(65_534);
+        }
+        // Where that one cannot even reach the binary, there is nothing to see.
+        let Ok(output) = command.output() else { break };
+        assert_eq!(output.status.code(), Some(6), "{args:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("storage.read_only"), "{output:?}");
+    }
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+    if cfg!(target_os = "linux") {
+        for args in [&["publish", "a", "--data", "/proc/x"][..], &["backup", "--to", "/proc/x"]] {
+            let done = place.run(&[args, &["--json"]].concat()).exits(6);
+            assert_eq!(done.error()["code"], "storage.read_only");
+        }
+    }
+}
+
+#[test]
 fn a_command_group_alone_shows_its_help() {
     let place = Place::new();
     for group in ["groups", "dead-letters", "try"] {

@@ -79,3 +79,41 @@ fn a_run_that_a_lifecycle_event_started_pulls_nothing_in_turn() {
 ",
     );
 }
+
+#[test]
+fn steps_tell_how_long_they_took() {
+    let place = Place::new();
+    place.write(
+        "a.yaml",
+        "
+- automation: slow
+  triggers: [{event: go}]
+  actions:
+    - {id: quick, vars: {x: 1}}
+    - {id: nap, delay: 90s}
+    - {id: whole, if: 'true', then: [{delay: 30s}, {delay: 30s}]}
+- automation: timed
+  triggers:
+    - {event: automation.step.completed, filter: event.payload.automation == 'slow' && has(event.payload.stepId)}
+  mode: parallel
+  actions:
+    - publish: {topic: 'took.{{ event.payload.stepId }}', payload: {seconds: '{{ event.payload.duration }}'}}
+",
+    );
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given: {files: [a.yaml]}
+steps:
+  - publish: {topic: go}
+  - advance: 10m
+  - expect: {emitted: {topic: took.quick, payloads: [{seconds: 0}]}}
+  - expect: {emitted: {topic: took.nap, payloads: [{seconds: 90}]}}
+  - expect: {emitted: {topic: took.whole, payloads: [{seconds: 60}]}}
+",
+    );
+    let done = place.run(&["test", "s.yaml", "--json", "--kill-at-waits"]);
+    let line: Value = serde_json::from_str(done.out.lines().next().unwrap_or_default()).unwrap_or_default();
+    assert_eq!(line["passed"], true, "{}\n{}", done.out, done.err);
+}

@@ -71,3 +71,26 @@ fn tenants_are_made_suspended_and_removed_near_and_far() {
     assert_eq!(names, ["main"]);
     assert_eq!(far(&["tenants", "show", "acme"]).exits(3).error()["code"], "not_found");
 }
+
+#[test]
+fn a_server_without_tokens_says_what_that_means() {
+    use std::io::{BufRead, BufReader, Read};
+    for (more, says) in [(&["--no-auth"][..], true), (&[], false)] {
+        let place = Place::new();
+        let mut serving =
+            place.command(&[&["serve", "--listen", "127.0.0.1:0"], more].concat()).spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(serving.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
+        serving.kill().unwrap();
+        serving.wait().unwrap();
+        let mut told = String::new();
+        serving.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert_eq!(
+            told.contains("--no-auth: whoever reaches this port from this machine may do everything"),
+            says,
+            "{told}"
+        );
+    }
+}

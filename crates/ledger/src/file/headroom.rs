@@ -17,8 +17,8 @@ use std::sync::Arc;
 use super::segment::HEADROOM;
 use crate::disk::{Access, Disk};
 
-/// An empty `state.db`, its log and a few lines.
-const LEAST: u64 = 256 << 10;
+/// What is kept back for a new tenant: an empty `state.db`, its log and a few lines.
+pub const LEAST: u64 = 256 << 10;
 
 pub(crate) struct Headroom {
     disk: Arc<dyn Disk>,

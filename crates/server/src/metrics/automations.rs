@@ -27,7 +27,12 @@ pub fn render(out: &mut String, counts: &Automations, standing: &[Stands]) {
     for (kind, class, count) in counts.effects() {
         sample(out, "everwhen_effect_attempts_total", &[("kind", &kind), ("class", class)], count);
     }
-    family(out, "everwhen_runs", "gauge", "Runs that have not ended, by status.");
+    family(
+        out,
+        "everwhen_runs",
+        "gauge",
+        "Runs by status; those that ended, since the server opened their tenant.",
+    );
     per_tenant(out, "everwhen_runs", standing, |of| {
         of.runs.iter().map(|(status, count)| (Some(("status", *status)), *count as f64)).collect()
     });

@@ -15,6 +15,7 @@ fn example() -> String {
     metrics.dead("price.changed");
     metrics.synced(0.0003);
     metrics.storage_full(true);
+    metrics.attention.given("drop");
     let lag = |group: &str, tenant: Option<&str>, events| Lag {
         group: group.to_owned(),
         tenant: tenant.map(str::to_owned),
@@ -24,7 +25,8 @@ fn example() -> String {
     metrics.automations.met("page", model::record::Outcome::Ran, 2);
     metrics.automations.stormed("page");
     metrics.automations.attempted("http", "ok");
-    let runs = [("queued", 0), ("running", 1), ("waiting", 2)];
+    let runs =
+        [("queued", 0), ("running", 1), ("waiting", 2), ("completed", 3), ("failed", 4), ("cancelled", 5)];
     let standing = Standing { runs, waits: [("delay", 2)].into(), timers: 2, late_seconds: 0.5 };
     automations::render(
         &mut text,

@@ -1,5 +1,6 @@
 //! Seed 004's messages: automations listed, changed, run and watched over the same socket (contracts §14).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use engine::authority::Permission;
@@ -12,16 +13,18 @@ use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
+use super::Told;
 use super::frames::Frames;
-use super::{Told, told_one};
 use crate::aside;
-use crate::session::Session;
 use crate::session::outbox::Outbox;
+use crate::session::{Session, Started};
 
 /// The subscription of those who said `subscribe_automations`; no other can have this name.
 const WATCH: &str = "\u{0}automations";
 /// Where HTTP does the same.
 const ROUTE: &str = "/v1/automations";
+/// Runs that a session is known to have started; with more at once the first are told again.
+const STARTED_MAX: usize = 100;
 /// Lifecycle events taken at once.
 const EVENTS_MAX: usize = 100;
 
@@ -184,24 +187,37 @@ async fn act(
 ) -> Result<Value, Problem> {
     let tenant = session.tenant.clone();
     let automation = aside::blocking(move || act(&tenant)).await?;
-    told_one(&session.doors, &session.tenant, kind, &automation);
-    Ok(shown(kind, automation))
+    let message = shown(kind, automation);
+    tell_others(session, &message);
+    Ok(message)
+}
+
+/// Who did it has its answer.
+fn tell_others(session: &Session<Frames>, message: &Value) {
+    let (tenant, by) = (session.tenant.name().to_owned(), Some(session.number));
+    let _ = session.doors.automations.send(Arc::new(Told { tenant, message: message.clone(), by }));
 }
 
 async fn delete(session: &Session<Frames>, name: String) -> Result<Value, Problem> {
     let (tenant, gone) =
         (session.tenant.clone(), json!({"type": "automation_deleted", "automationId": name}));
     aside::blocking(move || tenant.delete_automation(&name, false)).await?;
-    let told = Told { tenant: session.tenant.name().to_owned(), message: gone.clone() };
-    let _ = session.doors.automations.send(Arc::new(told));
+    tell_others(session, &gone);
     Ok(gone)
 }
 
 async fn run(session: &Session<Frames>, name: String) -> Result<Value, Problem> {
     let (tenant, caller, of) = (session.tenant.clone(), session.caller.clone(), name.clone());
+    // Whoever watches in this session waits until it is known which run is its own.
+    let mut own = session.started.lock().await;
     let started = aside::blocking(move || tenant.start_run(&caller, &of, Value::Null, None)).await?;
     match started.run {
-        Some(run) => Ok(json!({"type": "automation_run_started", "automationId": name, "runId": run})),
+        Some(run) => {
+            let over = (own.len() + 1).saturating_sub(STARTED_MAX);
+            own.drain(..over);
+            own.push_back(run.clone());
+            Ok(json!({"type": "automation_run_started", "automationId": name, "runId": run}))
+        }
         None => {
             let why = started.reason.unwrap_or_else(|| started.outcome.as_str().to_owned());
             Err(Problem::new(Code::RunRefused, format!("it was not started: {why}")))
@@ -217,7 +233,11 @@ async fn watch(session: &mut Session<Frames>) -> Result<Value, Problem> {
     let follower = aside::blocking(move || tenant.follow(follow)).await?;
     let (out, told) = (session.out.clone(), session.doors.automations.subscribe());
     let patience = session.doors.patience.reader;
-    session.attach(WATCH, aside::task(async move { tell(&out, &name, told, follower, patience).await }))?;
+    let own = (session.number, session.started.clone());
+    session.attach(
+        WATCH,
+        aside::task(async move { tell(&out, &name, (told, follower), own, patience).await }),
+    )?;
     Ok(json!({"type": "ok", "request": "subscribe_automations"}))
 }
 
@@ -225,20 +245,24 @@ async fn watch(session: &mut Session<Frames>) -> Result<Value, Problem> {
 async fn tell(
     out: &Outbox<String>,
     tenant: &str,
-    mut told: broadcast::Receiver<Arc<Told>>,
-    mut follower: Follower,
+    (mut told, mut follower): (broadcast::Receiver<Arc<Told>>, Follower),
+    (number, started): (u64, Arc<Started>),
     patience: std::time::Duration,
 ) {
     loop {
         out.room(patience).await;
         let messages: Vec<Value> = tokio::select! {
             told = told.recv() => match told {
-                Ok(told) if told.tenant == tenant => vec![told.message.clone()],
+                Ok(told) if told.tenant == tenant && told.by != Some(number) => vec![told.message.clone()],
                 Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return,
             },
             events = follower.next(EVENTS_MAX) => match events {
-                Ok(events) => events.iter().filter_map(|event| of_run(event)).collect(),
+                Ok(events) => {
+                    let messages: Vec<Value> = events.iter().filter_map(|event| of_run(event)).collect();
+                    let mut own = started.lock().await;
+                    messages.into_iter().filter(|message| !answered(message, &mut own)).collect()
+                }
                 Err(_) => return,
             },
         };
@@ -248,6 +272,12 @@ async fn tell(
             out.push(message, bytes);
         }
     }
+}
+
+/// Whether it says that a run began which the session itself started: that it was told as the answer.
+fn answered(message: &Value, own: &mut VecDeque<String>) -> bool {
+    let at = own.iter().position(|run| message["runId"] == run.as_str());
+    message["type"] == "automation_run_started" && at.and_then(|at| own.remove(at)).is_some()
 }
 
 /// What a lifecycle event is in the seed's words.

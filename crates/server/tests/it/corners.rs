@@ -197,6 +197,8 @@ fn metrics_count_what_happened() {
     let text = reply.text();
     for line in [
         r#"events_publish_count{topic="a.b"} 2"#,
+        r#"everwhen_attention_total{verdict="drop"} 0"#,
+        r#"everwhen_runs{status="cancelled"} 0"#,
         r#"everwhen_group_lag{group="g"} 2"#,
         "events_storage_full 0",
         "# TYPE events_handle histogram",

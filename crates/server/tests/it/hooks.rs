@@ -211,3 +211,34 @@ fn a_repetition_in_other_words_tells_the_first_ones_id() {
     assert_eq!((&again["id"], &again["position"]), (&first["id"], &first["position"]));
     assert_eq!(again["duplicate"], true);
 }
+
+#[test]
+fn a_delivery_whose_sender_names_none_is_known_by_what_was_signed() {
+    let server = Server::told(NOW);
+    let plain = |text: String| hex(&signed(b"s3cret", &text));
+    let headers = |scheme: &str, at: i64, body: &str| match scheme {
+        "github" => vec![format!("x-hub-signature-256: sha256={}", plain(body.into()))],
+        "hmac" => vec![format!("x-signature: {}", plain(body.into()))],
+        "stripe" => vec![format!("stripe-signature: t={at},v1={}", plain(format!("{at}.{body}")))],
+        _ => vec![
+            format!("x-slack-request-timestamp: {at}"),
+            format!("x-slack-signature: v0={}", plain(format!("v0:{at}:{body}"))),
+        ],
+    };
+    for scheme in ["github", "hmac", "stripe", "slack"] {
+        hook(&server, scheme, json!({"scheme": scheme, "secret": "s3cret", "topic": format!("in.{scheme}")}));
+        let deliver = |at: i64, body: &str| {
+            let headers = headers(scheme, at, body);
+            let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+            server.send("POST", &format!("/hooks/main/{scheme}"), &headers, body)
+        };
+        let first = deliver(SECONDS, r#"{"n":1}"#).ok(202);
+        let again = deliver(SECONDS, r#"{"n":1}"#).ok(200);
+        assert_eq!((&again["duplicate"], &again["position"]), (&json!(true), &first["position"]), "{scheme}");
+        deliver(SECONDS, r#"{"n":2}"#).ok(202);
+        // A later time is another delivery, where a time is signed.
+        let timed = matches!(scheme, "stripe" | "slack");
+        deliver(SECONDS + 1, r#"{"n":1}"#).ok(if timed { 202 } else { 200 });
+        assert_eq!(events(&server, &format!("in.{scheme}")).len(), if timed { 3 } else { 2 }, "{scheme}");
+    }
+}

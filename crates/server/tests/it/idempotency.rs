@@ -120,3 +120,62 @@ fn what_changed_in_between_is_not_patched() {
         .send("PATCH", "/v1/subscriptions/s", &headers, r#"{"pattern":"a.c"}"#)
         .refused(412, "if_match.failed");
 }
+
+#[test]
+fn several_events_under_one_key_are_published_once() {
+    let server = Server::start();
+    let batch = "content-type: application/cloudevents-batch+json";
+    let cloud = r#"[{"specversion":"1.0","type":"c","source":"s","id":"e1"},{"specversion":"1.0","type":"c","source":"s","id":"e2"}]"#;
+    for (kind, key, body) in [
+        (JSON, "k1", r#"[{"topic":"a"},{"topic":"b"}]"#),
+        (JSON, "k2", "\n [{\"topic\":\"a\"}]"),
+        (batch, "k3", cloud),
+    ] {
+        let key = format!("idempotency-key: {key}");
+        let first = server.send("POST", "/v1/events", &[kind, &key], body);
+        let again = server.send("POST", "/v1/events", &[kind, &key], body);
+        assert_eq!(first.ok(201), again.ok(201), "{body}");
+        assert_eq!(again.headers["idempotency-replayed"], "true");
+        assert!(!first.headers.contains_key("idempotency-replayed"));
+        let other = server.send("POST", "/v1/events", &[kind, &key], r#"[{"topic":"z"}]"#);
+        other.refused(422, "idempotency.mismatch");
+    }
+    let count = |topic: &str| {
+        server.get(&format!("/v1/events?topic={topic}")).ok(200)["events"].as_array().unwrap().len()
+    };
+    assert_eq!((count("a"), count("b"), count("c")), (2, 1, 2));
+    // A refusal is not kept, one event has the key itself, and lines have none.
+    let (key, lines) = ("idempotency-key: k4", "content-type: application/x-ndjson");
+    server
+        .send("POST", "/v1/events", &[JSON, key], r#"[{"topic":"a b"}]"#)
+        .refused(422, "event.topic_invalid");
+    server.send("POST", "/v1/events", &[JSON, key], r#"[{"topic":"a"}]"#).ok(201);
+    let one = server.send("POST", "/v1/events", &[JSON, key], r#"{"topic":"a"}"#).ok(201);
+    assert_eq!(server.get(&format!("/v1/events/{}", one["position"])).ok(200)["key"], "k4");
+    let refused = server.send("POST", "/v1/events", &[lines, key], r#"{"topic":"a"}"#);
+    refused.refused(400, "request.invalid");
+}
+
+#[test]
+fn every_answer_to_a_write_says_how_far_the_ledger_is() {
+    let server = Server::start();
+    let mut before = 0;
+    for (method, path, body) in [
+        ("POST", "/v1/events", r#"{"topic":"a"}"#),
+        ("POST", "/v1/events", r#"[{"topic":"a"},{"topic":"a"}]"#),
+        ("PUT", "/v1/groups/g", r#"{"pattern":"a","start":"beginning"}"#),
+        ("POST", "/v1/groups/g/pause", "{}"),
+        ("POST", "/v1/groups/g/seek", r#"{"to":"end"}"#),
+        ("DELETE", "/v1/groups/g", ""),
+    ] {
+        let reply = server.send(method, path, &[JSON, "idempotency-key: once"], body);
+        let reply = if reply.status < 300 { reply } else { server.send(method, path, &[JSON], body) };
+        assert!(reply.status < 300, "{method} {path}: {}", reply.text());
+        let position: u64 = reply.headers["everwhen-position"].parse().unwrap();
+        assert!(position > before, "{method} {path}: {position}");
+        server.get(&format!("/v1/groups?min_position={position}")).ok(200);
+        before = position;
+    }
+    assert!(!server.get("/v1/groups").headers.contains_key("everwhen-position"));
+    assert!(!server.post("/v1/events", "{}").headers.contains_key("everwhen-position"));
+}

@@ -7,9 +7,10 @@ use std::time::Duration;
 use engine::clock::Move;
 use serde_json::{Value, json};
 
-use crate::client::Reply;
+use crate::client::{Client, Pieces, Reply};
 use crate::harness::Server;
 use crate::rights::{LOCAL, asked, token};
+use crate::socket::Socket;
 
 const CANARY: &str = "canary-of-another";
 /// Rows have a space and no band.
@@ -213,7 +214,7 @@ fn low_band() -> Value {
 }
 
 fn probe(server: &Server, theirs: &Theirs, path: &str, method: &str, (kind, bearer): (&str, Option<&str>)) {
-    // What is held open has tests of its own.
+    // What is held open is looked at below.
     if path.ends_with("/stream") || matches!(path, "/v1/ws" | "/mcp") {
         return;
     }
@@ -261,5 +262,110 @@ fn is_shared(kind: &str, path: &str, method: &str) -> bool {
         "wrong space" => declared,
         "low band" => declared || path.starts_with("/v1/entities") || path.starts_with("/v1/groups"),
         _ => false,
+    }
+}
+
+/// A tenant of somebody else's, with its owner's token, and tokens of it and of another.
+struct HeldOpen {
+    server: Server,
+    owner: String,
+    other: String,
+}
+
+impl HeldOpen {
+    fn new() -> HeldOpen {
+        let server = Server::told_asking("2026-01-01T00:00:00Z", LOCAL);
+        let made = asked(&server, LOCAL, "POST", "/v1/tenants", r#"{"name":"theirs"}"#).ok(201);
+        let owner = made["owner_token"].as_str().unwrap().to_owned();
+        theirs(&server, &owner);
+        let echo = json!({
+            "automation": "echo", "mode": "parallel", "triggers": [{"event": "t.x"}],
+            "actions": [{"vars": {"said": "{{ event.payload.x }}"}}],
+        });
+        asked(&server, &owner, "POST", "/v1/automations", &echo.to_string()).ok(201);
+        let (other, _) = token(&server, "ours", json!({"role": "owner"}));
+        HeldOpen { server, owner, other }
+    }
+
+    fn of(&self, said: Value) -> String {
+        token(&self.server, "theirs", said).0
+    }
+
+    fn open(&self, path: &str, bearer: &str) -> Client {
+        let mut client = self.server.client();
+        client.head("GET", path, &[&format!("authorization: Bearer {bearer}")], Some(0));
+        client
+    }
+
+    fn say(&self, who: &str, (space, band): (&str, &str), x: &str) -> String {
+        let said = json!({"topic": "t.x", "space": space, "band": band, "payload": {"x": x}});
+        asked(&self.server, who, "POST", "/v1/events", &said.to_string()).ok(201)["position"].to_string()
+    }
+}
+
+/// From the beginning, so that what is there already could be told.
+fn streams() -> Vec<String> {
+    let held = |route: &&server::Route| route.method == "get" && route.path.ends_with("/stream");
+    let paths: Vec<String> =
+        server::ROUTES.iter().filter(held).map(|route| format!("{}?after=0", route.path)).collect();
+    assert!(paths.len() >= 3, "{paths:?}");
+    paths
+}
+
+#[test]
+fn what_is_held_open_lets_nobody_in_who_may_not_hear_it() {
+    let held = HeldOpen::new();
+    let (revoked, id) = token(&held.server, "theirs", json!({"role": "owner"}));
+    asked(&held.server, &held.owner, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    let scope = held.of(json!({"role": "viewer", "scopes": ["group:read"]}));
+    for path in &streams() {
+        for bearer in ["", &revoked] {
+            assert_eq!(held.open(path, bearer).reply_head().0, 401, "{path}");
+        }
+        let (status, _) = held.open(path, &scope).reply_head();
+        assert!(matches!(status, 403 | 404), "{path}: {status}");
+    }
+    for bearer in ["", &revoked] {
+        let header = format!("authorization: Bearer {bearer}");
+        assert_eq!(Socket::try_open(&held.server, &[&header]).1, 401);
+    }
+}
+
+#[test]
+fn what_is_held_open_tells_each_of_its_own_and_nothing_of_others() {
+    let held = HeldOpen::new();
+    let part = held.of(json!({"role": "editor", "spaces": ["a"]}));
+    let low = held.of(low_band());
+    let holders = [("part", &part), ("low band", &low), ("of another tenant", &held.other)];
+    let paths = streams();
+    let (mut heard, mut sockets) = (Vec::new(), Vec::new());
+    for (kind, bearer) in holders {
+        for path in &paths {
+            let mut stream = Pieces::of(held.open(path, bearer), "\n\n");
+            assert!(stream.next().unwrap().contains("event: ready"), "{path}");
+            heard.push((kind, path, stream));
+        }
+        let mut socket = Socket::open(&held.server, &[&format!("authorization: Bearer {bearer}")]);
+        let said = json!({"subscribe": {"subscription_id": "s", "kind": 550, "filter": "#", "config": {"after": 0}}});
+        assert!(socket.ask(said)["ok"].is_object(), "{kind}");
+        sockets.push((kind, socket));
+    }
+    // The last thing that each of them hears is its own; what came before it is not told.
+    held.say(&held.owner, ("b", "black"), CANARY);
+    // Runs and decisions name the event by its position.
+    let seen = held.say(&held.owner, ("a", "green"), "the-last");
+    let seen = ["position", "event"].map(|name| format!("\"{name}\":{seen}"));
+    held.say(&held.other, ("a", "green"), "the-last");
+    let is_last = |kind: &str, told: &str| {
+        assert!(!told.contains(CANARY), "{kind}: {told}");
+        told.contains("the-last") || seen.iter().any(|seen| told.contains(seen))
+    };
+    for (kind, path, stream) in &mut heard {
+        // Nothing runs in the tenant that they made.
+        let runs = *kind != "of another tenant" || path.starts_with("/v1/events");
+        while runs && !is_last(kind, &stream.next().unwrap()) {}
+    }
+    for (kind, socket) in &mut sockets {
+        while !is_last(kind, &socket.json().to_string()) {}
     }
 }

@@ -16,6 +16,7 @@ mod edges;
 mod entities;
 mod events;
 mod groups;
+mod grpc;
 mod harness;
 mod hooks;
 mod idempotency;

@@ -249,6 +249,51 @@ fn automations_are_managed_in_the_words_of_seed_004() {
 }
 
 #[test]
+fn who_did_it_has_the_answer_and_no_broadcast_of_it() {
+    let server = Server::start();
+    let mut socket = Socket::open(&server, &[]);
+    let mut ask = |message: Value| {
+        socket.say(&message);
+        socket.json()
+    };
+    assert_eq!(ask(json!({"type": "subscribe_automations"}))["type"], "ok");
+    let definition = json!({"name": "work", "mode": "parallel", "triggers": [{"event": "job.*"}],
+        "actions": [{"delay": "1h"}]});
+    // What is heard next is always the answer to what is said next, never an echo of what was said before.
+    assert_eq!(
+        ask(json!({"type": "create_automation", "automation": definition}))["type"],
+        "automation_created"
+    );
+    let patch = json!({"type": "update_automation", "automationId": "work", "patch": {"description": "x"}});
+    assert_eq!(ask(patch)["automation"]["description"], "x");
+    assert_eq!(
+        ask(json!({"type": "run_automation", "automationId": "work"}))["type"],
+        "automation_run_started"
+    );
+    let toggle =
+        |enabled: bool| json!({"type": "toggle_automation", "automationId": "work", "enabled": enabled});
+    assert_eq!(ask(toggle(false))["automation"]["enabled"], false);
+    assert_eq!(ask(toggle(true))["automation"]["enabled"], true);
+    assert_eq!(ask(json!({"type": "ping"}))["type"], "pong");
+    // What others do is told.
+    server.post("/v1/automations/work/disable", "{}").ok(200);
+    assert_eq!(socket.json()["automation"]["enabled"], false);
+    server.post("/v1/automations/work/enable", "{}").ok(200);
+    assert_eq!(socket.json()["automation"]["enabled"], true);
+    server.publish("job.a", "{}");
+    assert_eq!(socket.json()["type"], "automation_run_started");
+    socket.say(&json!({"type": "delete_automation", "automationId": "work"}));
+    let mut heard = Vec::new();
+    while heard.len() < 3 {
+        heard.push(socket.json()["type"].as_str().unwrap().to_owned());
+    }
+    heard.sort();
+    assert_eq!(heard, ["automation_deleted", "automation_run_completed", "automation_run_completed"]);
+    socket.say(&json!({"type": "ping"}));
+    assert_eq!(socket.json()["type"], "pong");
+}
+
+#[test]
 fn what_comes_with_another_issue_is_not_available() {
     let server = Server::start();
     let mut socket = Socket::open(&server, &[]);
@@ -382,7 +427,16 @@ fn frames_that_are_none_end_their_connection_and_nothing_else() {
     for (i, abuse) in abuses.iter().enumerate() {
         let mut socket = Socket::open(&server, &[]);
         abuse(&mut socket);
-        assert!(matches!(socket.next(), Frame::Close(..) | Frame::Gone), "abuse {i}");
+        let code = match i {
+            0..=5 => 1002,
+            6 => 1007,
+            _ => 1009,
+        };
+        let end = socket.next();
+        assert!(
+            matches!(&end, Frame::Close(told, why) if *told == code && !why.is_empty()),
+            "abuse {i}: {end:?}"
+        );
         server.get("/livez").ok(200);
     }
     // Pieces of one message, a control frame between them.
@@ -412,7 +466,7 @@ fn frames_that_are_none_end_their_connection_and_nothing_else() {
     for _ in 0..40 {
         endless.frame(0x00, &[b'x'; 60_000]);
     }
-    assert!(matches!(endless.next(), Frame::Close(..) | Frame::Gone));
+    assert!(matches!(endless.next(), Frame::Close(1009, _) | Frame::Gone));
     server.get("/livez").ok(200);
 }
 

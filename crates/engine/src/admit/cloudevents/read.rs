@@ -6,7 +6,7 @@ use model::json;
 use model::{Code, Problem, base64};
 use serde_json::Value;
 
-use super::{NO_SOURCE, parse_subject};
+use super::{NO_SOURCE, THEIR_ID, parse_subject};
 use crate::admit::draft::{Draft, missing, raw};
 use crate::admit::ext::Ext;
 use crate::admit::{check, read};
@@ -141,13 +141,16 @@ impl<'l> Reader<'l> {
         if self.draft.topic.is_empty() {
             return Err(missing("type"));
         }
-        if self.draft.id.as_deref().is_none_or(str::is_empty) {
-            return Err(missing("id"));
-        }
+        let id = self.draft.id.take().filter(|id| !id.is_empty()).ok_or_else(|| missing("id"))?;
         let source =
             self.source.take().filter(|source| !source.is_empty()).ok_or_else(|| missing("source"))?;
         self.draft.source = (source != NO_SOURCE).then_some(source);
-        self.draft.derive_key = self.draft.key.is_none();
+        self.draft.derived_key = Some(format!("{} {id}", self.draft.source.as_deref().unwrap_or_default()));
+        // CloudEvents may be called "1": what cannot be an id here is kept beside one of our own.
+        match check::is_id(&id) {
+            true => self.draft.id = Some(id),
+            false => self.ext.push(THEIR_ID, &Value::from(id).to_string()),
+        }
         self.draft.payload = raw(self.payload()?);
         self.draft.ext = self.ext.finish().map(raw);
         Ok(self.draft)

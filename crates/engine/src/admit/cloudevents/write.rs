@@ -7,7 +7,7 @@ use model::time::duration_json;
 use model::{base64, json};
 use serde_json::{Value, json};
 
-use super::{NO_SOURCE, parse_subject};
+use super::{NO_SOURCE, THEIR_ID, parse_subject};
 use crate::admit::ext::Ext;
 use crate::admit::{check, read};
 
@@ -86,7 +86,7 @@ fn percent_encoded(text: &str) -> String {
 fn attributes(event: &Event, out: &mut Ext) {
     let envelope = &event.envelope;
     push(out, "specversion", "1.0");
-    push(out, "id", envelope.id.as_str());
+    push(out, "id", event.content.ext().and_then(their_id).as_deref().unwrap_or(&envelope.id));
     push(out, "source", envelope.source.as_deref().unwrap_or(NO_SOURCE));
     push(out, "type", envelope.topic.as_str());
     push(out, "time", event.time().to_string());
@@ -131,6 +131,9 @@ fn extensions(event: &Event, out: &mut Ext) {
 fn own_extensions(ext: &str, out: &mut Ext) {
     let mut rest = Ext::default();
     for member in read::members(ext).unwrap_or_default() {
+        if is_their_id(&member) {
+            continue;
+        }
         if fits(&member.key, member.value) {
             out.push(&member.key, member.value);
         } else {
@@ -138,6 +141,18 @@ fn own_extensions(ext: &str, out: &mut Ext) {
         }
     }
     push_some(out, "ewext", rest.finish());
+}
+
+/// The id that the event came with and could not have here.
+fn their_id(ext: &str) -> Option<String> {
+    let member = read::members(ext)?.into_iter().find(is_their_id)?;
+    json::unquote(member.value).map(|id| id.into_owned())
+}
+
+/// An extension of that name that could be an id is somebody's own.
+fn is_their_id(member: &json::Field<'_>) -> bool {
+    let unfit = |id: &str| !id.is_empty() && !check::is_id(id);
+    member.key == THEIR_ID && json::unquote(member.value).is_some_and(|id| unfit(&id))
 }
 
 /// Whether it is a name of lower-case letters and digits with a value that is text, bool or a 32-bit integer.

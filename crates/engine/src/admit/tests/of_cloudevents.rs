@@ -200,6 +200,26 @@ fn the_key_of_a_cloudevent_names_source_and_id_whatever_its_space() {
     assert_eq!(key("s", "x", "c"), key("s", "y", "c"));
 }
 
+#[test]
+fn an_id_that_cannot_be_ours_is_kept_beside_one_that_is() {
+    let long = "x".repeat(200);
+    for id in ["1", "a b", long.as_str(), "idempotency:1", "née\u{a0}x"] {
+        let text = json!({"specversion":"1.0","type":"a","source":"s","id":id,"device":"d"}).to_string();
+        let event = structured(&text).unwrap().event;
+        assert_ne!(event.envelope.id, id);
+        assert_eq!(event.envelope.key.as_deref(), Some(format!("s {id}").as_str()));
+        assert_eq!(parse(event.content.ext().unwrap()), json!({"device":"d","ceid":id}));
+        let out = parse(&to_cloudevent(&event));
+        assert_eq!((&out["id"], out.get("ceid")), (&json!(id), None));
+        let again = structured(&out.to_string()).unwrap().event;
+        assert_eq!(again.envelope.key, event.envelope.key);
+    }
+    // Somebody's own extension of that name stays what it is.
+    let own = structured(r#"{"specversion":"1.0","type":"a","source":"s","id":"e","ceid":"mine"}"#).unwrap();
+    let out = parse(&to_cloudevent(&own.event));
+    assert_eq!((&out["id"], &out["ceid"]), (&json!("e"), &json!("mine")));
+}
+
 /// Everything but what a new ledger gives by itself comes back.
 #[test]
 fn an_event_goes_to_a_cloudevent_and_back_without_loss() {

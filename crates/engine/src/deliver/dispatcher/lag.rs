@@ -32,8 +32,9 @@ impl Dispatcher {
         event.expires_at().map(|at| shifted(at, by_ms))
     }
 
+    /// Whoever gives a dead letter back wants it delivered, also when its time is over.
     pub(super) fn is_expired(&self, event: &Event, now: Timestamp) -> bool {
-        self.expires_at(event).is_some_and(|at| at <= now)
+        self.expires_at(event).is_some_and(|at| at <= now) && !self.group.redriven.contains(&event.position)
     }
 
     /// Events known to match and not settled.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use engine::maintain::{housekeeper, retention, snapshot, verify};
 use engine::{Draft, Engine, Options, Query};
 use model::Code;
+use model::group::Start;
 use model::topic::Pattern;
 use serde_json::json;
 
@@ -35,6 +36,16 @@ async fn a_state_deleted_after_a_trim_is_rebuilt_from_a_snapshot_and_the_tail() 
     assert_eq!(bench.tenant.first(), trimmed.first);
     assert_eq!(files(&bench.dir.path().join("tenants/main/snapshots"), "db").len(), 2);
     assert_eq!(bench.tenant.event("2").unwrap_err().code(), Code::EventGone);
+    // A place that is named is there, or it is said; the beginning is where it is now.
+    let below = json!({"pattern": "#", "start": {"position": trimmed.first - 1}});
+    let gone = bench.tenant.put_group("below", &below).await.unwrap_err();
+    assert_eq!((gone.code(), &gone.extra()["first"]), (Code::EventGone, &json!(trimmed.first)));
+    let gone = bench.tenant.seek("g", Start::Position(1)).await.unwrap_err();
+    assert_eq!(gone.code(), Code::EventGone);
+    let query = Query { before: Some(trimmed.first), ..Query::default() };
+    assert_eq!(bench.tenant.find(&query).err().unwrap().code(), Code::EventGone);
+    bench.tenant.seek("g", Start::Position(trimmed.first)).await.unwrap();
+    bench.tenant.seek("g", Start::Beginning).await.unwrap();
     // Keys live as long as their event.
     let again = publish_keyed(&bench.engine, "a", 0).await;
     assert!(again > trimmed.first);

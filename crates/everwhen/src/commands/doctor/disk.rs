@@ -53,20 +53,24 @@ fn space(data: &Path) -> Check {
         Ok(stat) => stat,
         Err(error) => return check("space", Status::Warn, format!("unknown: {error}")),
     };
-    let (free, total) = (stat.f_bavail * stat.f_frsize, (stat.f_blocks * stat.f_frsize).max(1));
+    judged(stat.f_bavail * stat.f_frsize, (stat.f_blocks * stat.f_frsize).max(1), kept_back(data))
+}
+
+fn judged(free: u64, total: u64, kept_back: u64) -> Check {
     let message = format!("{} MiB free ({} %)", free >> 20, free * 100 / total);
     match free {
         // Less than what is kept back for acks: the ledger counts such a disk as full.
-        _ if free < ledger_headroom() => {
-            check("space", Status::Fail, message + "; publishing will be refused")
-        }
+        _ if free < kept_back => check("space", Status::Fail, message + "; publishing will be refused"),
         _ if free < 1 << 30 => check("space", Status::Warn, message),
         _ => check("space", Status::Ok, message),
     }
 }
 
-fn ledger_headroom() -> u64 {
-    engine::Options::default().ledger.headroom
+/// As the ledgers have it: each refuses events while less is free than it keeps back besides, and that grows with it.
+fn kept_back(data: &Path) -> u64 {
+    let tenants = fs::read_dir(data.join("tenants")).into_iter().flatten().filter_map(Result::ok);
+    let held = tenants.filter_map(|tenant| fs::metadata(tenant.path().join("ledger/headroom")).ok());
+    held.map(|file| file.len()).max().unwrap_or(0).max(ledger::HEADROOM_LEAST)
 }
 
 /// How long a 4 KiB write and its sync take, each of a few times.
@@ -113,4 +117,24 @@ pub fn ledger_bytes(data: &Path) -> u64 {
     let tenants = list(&data.join("tenants"));
     let segments = tenants.iter().flat_map(|tenant| list(&tenant.path().join("ledger")));
     segments.filter_map(|segment| segment.metadata().ok()).map(|meta| meta.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_full_when_the_ledger_says_so_and_not_before() {
+        let dir = std::env::temp_dir().join(format!("everwhen-doctor-{}", std::process::id()));
+        let ledger = dir.join("tenants/main/ledger");
+        fs::create_dir_all(&ledger).unwrap();
+        assert_eq!(kept_back(&dir), 256 << 10);
+        let status = |free: u64| judged(free, 40 << 20, kept_back(&dir)).status;
+        assert!(matches!(status(39 << 20), Status::Warn));
+        assert!(matches!(status(1 << 20), Status::Warn));
+        assert!(matches!(status(200 << 10), Status::Fail));
+        fs::write(ledger.join("headroom"), vec![0; 2 << 20]).unwrap();
+        assert!(matches!(status(1 << 20), Status::Fail));
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

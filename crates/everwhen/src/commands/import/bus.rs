@@ -1,45 +1,84 @@
 //! Seed 002's own files as an export: `wal/<topic>.<n>.jsonl`, `offsets/<topic>__<group>.json`,
 //! `dlq/<topic>.dlq.jsonl`.
 
-use std::collections::BTreeMap;
+mod letters;
+mod lines;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use engine::Draft;
-use model::event::push_text;
-use model::time::duration_json;
-use model::{Code, Problem, Timestamp};
+use model::{Code, Position, Problem};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use crate::reach::Reach;
+use letters::{Letters, Numbered};
+pub use lines::exported_lines;
+use lines::{Lines, unreadable};
+
+/// The group of dead letters whose topic had no group.
+const NOBODYS: &str = "dead_letters";
 
 /// What was found, checked line by line before anything is stored.
 pub struct Plan {
-    /// The files of each topic in order; dead letters are a topic of their own.
+    pub events: Events,
+    pub groups: Groups,
+    /// Last lines that could not be read, each with its place.
+    pub skipped: Vec<String>,
+    /// What else whoever imports should know.
+    pub notes: Vec<String>,
+}
+
+/// Where the events are.
+pub struct Events {
+    /// The files of each topic in order.
     topics: BTreeMap<String, Vec<PathBuf>>,
+    /// Events that only the dead letters still have.
+    orphans: Vec<Draft>,
+}
+
+/// Who read, and what they gave up on.
+pub struct Groups {
     consumers: Vec<Consumer>,
-    pub dead_letters: u64,
+    letters: Letters,
 }
 
 /// One topic × group of the bus.
 struct Consumer {
     topic: String,
     group: String,
-    committed: i64,
+    /// The offset it had settled last; `None` when that could not be read.
+    committed: Option<i64>,
+    /// Only dead letters speak of it: it had come as far as the last of them.
+    by_letters: bool,
     /// The first event it had not settled.
     next: Next,
+    /// The topics that events of its files really have.
+    patterns: BTreeSet<String>,
 }
 
 enum Next {
     /// It had settled all there is.
     Nothing,
     Event(String),
-    /// The event has no id to be found by.
+    /// The event has no id to be found by, or nobody knows which it is.
     Unnamed,
+}
+
+impl Consumer {
+    fn new(topic: &str, group: &str, committed: Option<i64>) -> Consumer {
+        let next = if committed.is_some() { Next::Nothing } else { Next::Unnamed };
+        let (topic, group) = (topic.to_owned(), group.to_owned());
+        Consumer { topic, group, committed, by_letters: false, next, patterns: BTreeSet::new() }
+    }
+
+    /// It had been handed that event, and had gone on. What has no offset is older than the log.
+    fn is_past(&self, offset: Option<i64>) -> bool {
+        let settled = |committed| offset.is_none_or(|offset| offset <= committed);
+        self.committed.is_some_and(settled) && !matches!(self.next, Next::Unnamed)
+    }
 }
 
 pub fn read(dir: &Path) -> Result<Plan, Problem> {
@@ -59,18 +98,16 @@ pub fn read(dir: &Path) -> Result<Plan, Problem> {
         )
         .hint("name the directory that holds wal/, offsets/ and dlq/"));
     }
-    let mut consumers = consumers(&dir.join("offsets"))?;
+    let (mut skipped, mut notes, mut letters) = (Vec::new(), Vec::new(), Letters::default());
+    let mut carried = letters.read(files(&dir.join("dlq"))?, &mut skipped)?;
+    let mut groups = Groups { consumers: consumers(&dir.join("offsets"), &mut notes)?, letters };
+    groups.complete();
     for (topic, paths) in &topics {
-        check(topic, paths, &mut consumers)?;
+        skipped.append(&mut check(topic, paths, &mut groups, &mut carried)?);
     }
-    let mut dead_letters = 0;
-    for (name, path) in files(&dir.join("dlq"))? {
-        let topic = name.strip_suffix(".dlq.jsonl").or(name.strip_suffix(".jsonl")).unwrap_or(&name);
-        let topic = format!("{topic}.dead_letter");
-        dead_letters += check(&topic, std::slice::from_ref(&path), &mut [])?;
-        topics.entry(topic).or_default().push(path);
-    }
-    Ok(Plan { topics, consumers, dead_letters })
+    let mut orphans: Vec<Draft> = carried.into_values().collect();
+    orphans.sort_by(|a, b| (a.time, &a.id).cmp(&(b.time, &b.id)));
+    Ok(Plan { events: Events { topics, orphans }, groups, skipped, notes })
 }
 
 /// Names and paths in a folder, sorted; a folder that is not there is empty.
@@ -89,7 +126,8 @@ fn files(dir: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
     Ok(found)
 }
 
-fn consumers(dir: &Path) -> Result<Vec<Consumer>, Problem> {
+/// A consumer whose offset cannot be read begins again: what it is told twice it knows, what it is never told is lost.
+fn consumers(dir: &Path, notes: &mut Vec<String>) -> Result<Vec<Consumer>, Problem> {
     #[derive(Deserialize)]
     struct Offset {
         committed: i64,
@@ -100,78 +138,134 @@ fn consumers(dir: &Path) -> Result<Vec<Consumer>, Problem> {
             continue;
         };
         let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
-        let Offset { committed } =
-            serde_json::from_slice(&bytes).map_err(|error| unreadable(&path, &error))?;
-        let (topic, group) = (topic.to_owned(), group.to_owned());
-        consumers.push(Consumer { topic, group, committed, next: Next::Nothing });
+        let committed = match serde_json::from_slice(&bytes) {
+            Ok(Offset { committed }) => Some(committed),
+            Err(error) => {
+                let place = path.display();
+                notes.push(format!("{place}: {error}; the group begins with the first event of \"{topic}\""));
+                None
+            }
+        };
+        consumers.push(Consumer::new(topic, group, committed));
     }
     Ok(consumers)
 }
 
-/// Reads every line of a topic, so that a bad one is named before anything is stored, and notes for each consumer
-/// where it stood. Returns how many lines there are.
-fn check(topic: &str, paths: &[PathBuf], consumers: &mut [Consumer]) -> Result<u64, Problem> {
-    #[derive(Deserialize)]
-    struct Numbered {
-        offset: Option<i64>,
-    }
-    let mut reader = Reader::new(topic, paths);
-    let mut count = 0;
-    while let Some((line, draft)) = reader.next()? {
-        count += 1;
+/// Reads every line of a topic, so that a bad one is named before anything is stored, notes for each consumer where it
+/// stood, and takes out of `carried` what the log has itself. Returns the last lines that cannot be read.
+fn check(
+    topic: &str,
+    paths: &[PathBuf],
+    groups: &mut Groups,
+    carried: &mut HashMap<(String, String), Draft>,
+) -> Result<Vec<String>, Problem> {
+    let mut lines = Lines::new(paths);
+    while let Some((line, draft)) = lines.next(|line| Draft::from_bus_line(topic, line))? {
         let offset = serde_json::from_slice::<Numbered>(&line).ok().and_then(|numbered| numbered.offset);
-        for consumer in consumers.iter_mut().filter(|consumer| consumer.topic == topic) {
-            let ahead = offset.is_none_or(|offset| offset > consumer.committed);
+        for consumer in groups.consumers.iter_mut().filter(|consumer| consumer.topic == topic) {
+            consumer.patterns.insert(draft.topic.clone());
+            let Some(committed) = consumer.committed else { continue };
+            let ahead = offset.is_none_or(|offset| offset > committed);
             if ahead && matches!(consumer.next, Next::Nothing) {
                 consumer.next = draft.id.clone().map_or(Next::Unnamed, Next::Event);
             }
         }
+        if let Some(id) = &draft.id
+            && groups.letters.found(topic, id, offset)
+        {
+            carried.remove(&(topic.to_owned(), id.clone()));
+            groups.reached(topic, id, offset);
+        }
     }
-    Ok(count)
+    Ok(lines.skipped)
 }
 
-/// The events of all topics as lines of an export, by time; a topic's own order is never changed.
-pub fn lines(plan: &Plan) -> Result<mpsc::Receiver<Bytes>, Problem> {
-    let mut readers: Vec<(Option<Draft>, Reader)> = Vec::new();
-    for (topic, paths) in &plan.topics {
-        let mut reader = Reader::new(topic, paths);
-        readers.push((reader.next()?.map(|(_, draft)| draft), reader));
-    }
-    let (sender, receiver) = mpsc::channel(1_024);
-    std::thread::spawn(move || {
-        let time = |draft: &Option<Draft>| draft.as_ref().map(|draft| draft.time.unwrap_or(Timestamp::EPOCH));
-        loop {
-            let earliest =
-                readers.iter_mut().filter(|(next, _)| next.is_some()).min_by_key(|(next, _)| time(next));
-            let Some((next, reader)) = earliest else { return };
-            // All lines were read once already, so a second reading cannot fail on them.
-            let following = reader.next().ok().flatten().map(|(_, draft)| draft);
-            let Some(draft) = std::mem::replace(next, following) else { return };
-            if sender.blocking_send(Bytes::from(exported(&draft))).is_err() {
-                return;
+impl Groups {
+    /// Adds the groups that only dead letters speak of; letters of a topic that nobody read are somebody's to look at.
+    fn complete(&mut self) {
+        for (topic, letters) in &self.letters.0 {
+            let named: BTreeSet<&String> =
+                letters.iter().filter_map(|letter| letter.group.as_ref()).collect();
+            for group in named {
+                if !self.consumers.iter().any(|known| known.topic == *topic && known.group == *group) {
+                    let unknown = Consumer::new(topic, group, Some(i64::MIN));
+                    self.consumers.push(Consumer { by_letters: true, ..unknown });
+                }
+            }
+            if !self.consumers.iter().any(|known| known.topic == *topic) {
+                self.consumers.push(Consumer::new(topic, NOBODYS, Some(i64::MAX)));
             }
         }
-    });
-    Ok(receiver)
-}
+    }
 
-/// Makes each consumer a group that goes on where it stood; the groups' names.
-pub async fn make_groups(plan: &Plan, reach: &Reach) -> Result<Vec<String>, Problem> {
-    let mut names = Vec::new();
-    for consumer in &plan.consumers {
+    /// The log is at an event that is a dead letter: who is known by that had settled it.
+    fn reached(&mut self, topic: &str, id: &str, offset: Option<i64>) {
+        for letter in self.letters.0.get(topic).into_iter().flatten().filter(|letter| letter.id == id) {
+            let named = |consumer: &&mut Consumer| {
+                consumer.by_letters
+                    && consumer.topic == topic
+                    && letter.group.as_ref() == Some(&consumer.group)
+            };
+            for consumer in self.consumers.iter_mut().filter(named) {
+                consumer.committed = consumer.committed.max(offset);
+                consumer.next = Next::Nothing;
+            }
+        }
+    }
+
+    /// Makes each consumer a group that goes on where it stood, with its dead letters. A group that is here already is left
+    /// as it is. Returns the groups' names, and how many dead letters they got.
+    pub async fn make(&self, reach: &Reach) -> Result<(Vec<String>, u64), Problem> {
+        let (mut names, mut buried) = (Vec::new(), 0);
+        for consumer in &self.consumers {
+            let name = group_name(&format!("{}__{}", consumer.topic, consumer.group));
+            names.push(name.clone());
+            match reach.group(&name).await {
+                Err(problem) if problem.code() == Code::GroupNotFound => {}
+                Err(problem) => return Err(problem),
+                Ok(_) => continue,
+            }
+            let made = self.make_one(&name, consumer, reach).await;
+            if made.is_err() {
+                // A group half made would be left as it is by the next import.
+                let _ = reach.delete_group(&name).await;
+            }
+            buried += made?;
+        }
+        Ok((names, buried))
+    }
+
+    async fn make_one(&self, name: &str, consumer: &Consumer, reach: &Reach) -> Result<u64, Problem> {
         let start = match &consumer.next {
             Next::Nothing => json!("now"),
             Next::Unnamed => json!("beginning"),
-            Next::Event(id) => {
-                let event: Value = serde_json::from_str(&reach.event(id).await?).unwrap_or_default();
-                json!({ "position": event["position"] })
-            }
+            Next::Event(id) => json!({ "position": position(reach, id).await? }),
         };
-        let name = group_name(&format!("{}__{}", consumer.topic, consumer.group));
-        reach.put_group(&name, &json!({ "pattern": consumer.topic, "start": start })).await?;
-        names.push(name);
+        let mut letters = BTreeMap::new();
+        let mut patterns = consumer.patterns.clone();
+        for letter in self.letters.0.get(&consumer.topic).into_iter().flatten() {
+            let wanted = letter.group.as_ref().is_none_or(|group| *group == consumer.group);
+            if wanted && consumer.is_past(letter.offset) {
+                let event: Value = serde_json::from_str(&reach.event(&letter.id).await?).unwrap_or_default();
+                patterns.extend(event["topic"].as_str().map(str::to_owned));
+                letters.insert(event["position"].as_u64().unwrap_or_default(), letter.error.clone());
+            }
+        }
+        let pattern = match patterns.len() {
+            0 => json!(consumer.topic),
+            1 => json!(patterns.first()),
+            _ => json!(patterns),
+        };
+        match letters.is_empty() {
+            true => reach.put_group(name, &json!({ "pattern": pattern, "start": start })).await.map(|_| 0),
+            false => letters::bury(reach, name, &letters, &pattern, &start).await,
+        }
     }
-    Ok(names)
+}
+
+async fn position(reach: &Reach, id: &str) -> Result<Position, Problem> {
+    let event: Value = serde_json::from_str(&reach.event(id).await?).unwrap_or_default();
+    Ok(event["position"].as_u64().unwrap_or_default())
 }
 
 /// A name that a group may have: what is not allowed in it becomes `-`.
@@ -179,93 +273,6 @@ fn group_name(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' { c } else { '-' };
     let name: String = text.to_lowercase().chars().map(plain).take(64).collect();
     name.trim_start_matches(['-', '_']).to_owned()
-}
-
-/// The lines of one topic over its files.
-struct Reader {
-    topic: String,
-    /// The files still to be read, the next one last.
-    left: Vec<PathBuf>,
-    open: Option<(PathBuf, BufReader<fs::File>, u64)>,
-}
-
-impl Reader {
-    fn new(topic: &str, paths: &[PathBuf]) -> Reader {
-        Reader { topic: topic.to_owned(), left: paths.iter().rev().cloned().collect(), open: None }
-    }
-
-    /// The next line and what it says. A last line without an end was torn by a crash and was never acknowledged.
-    fn next(&mut self) -> Result<Option<(Vec<u8>, Draft)>, Problem> {
-        loop {
-            let Some((path, file, number)) = &mut self.open else {
-                let Some(path) = self.left.pop() else { return Ok(None) };
-                let file = fs::File::open(&path).map_err(|error| unreadable(&path, &error))?;
-                self.open = Some((path, BufReader::new(file), 0));
-                continue;
-            };
-            let mut line = Vec::new();
-            file.read_until(b'\n', &mut line).map_err(|error| unreadable(path, &error))?;
-            *number += 1;
-            let ended = line.last() == Some(&b'\n');
-            match Draft::from_bus_line(&self.topic, line.trim_ascii()) {
-                _ if line.is_empty() => self.open = None,
-                _ if line.trim_ascii().is_empty() => {}
-                Ok(draft) => return Ok(Some((line, self.own(draft)))),
-                Err(_) if !ended => self.open = None,
-                Err(problem) => {
-                    let place = format!("{}:{number}: {}", path.display(), problem.detail());
-                    return Err(Problem::new(problem.code(), place));
-                }
-            }
-        }
-    }
-
-    /// A dead letter carries its first topic in its meta; it belongs under the topic of its file here.
-    fn own(&self, mut draft: Draft) -> Draft {
-        if self.topic.ends_with(".dead_letter") {
-            draft.topic = self.topic.clone();
-            draft.key = None;
-        }
-        draft
-    }
-}
-
-/// A draft as a line that `import` reads.
-fn exported(draft: &Draft) -> String {
-    let mut out = String::from("{\"topic\":");
-    push_text(&mut out, &draft.topic);
-    let text = |value: &Option<String>| value.as_ref().map(|v| json!(v));
-    let fields = [
-        ("id", text(&draft.id)),
-        ("space", text(&draft.space)),
-        ("time", draft.time.map(|v| json!(v))),
-        ("source", text(&draft.source)),
-        ("subject", draft.subject.as_ref().map(|v| json!(v))),
-        ("trace", text(&draft.trace)),
-        ("key", text(&draft.key)),
-        ("ttl", draft.ttl.map(duration_json)),
-        ("priority", (draft.priority > 0).then(|| json!(draft.priority))),
-        ("band", Some(json!(draft.band))),
-        ("schema", text(&draft.schema)),
-        ("type", text(&draft.kind)),
-        ("caused_by", text(&draft.caused_by)),
-        ("sequence", draft.sequence.map(|v| json!(v))),
-        ("content_type", text(&draft.content_type)),
-    ];
-    for (name, value) in fields {
-        if let Some(value) = value {
-            out.push_str(&format!(",\"{name}\":{value}"));
-        }
-    }
-    if let Some(ext) = &draft.ext {
-        out.push_str(&format!(",\"ext\":{}", ext.get()));
-    }
-    out.push_str(&format!(",\"payload\":{}}}\n", draft.payload.get()));
-    out
-}
-
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Problem {
-    Problem::new(Code::UsageInvalid, format!("\"{}\" cannot be read: {error}", path.display()))
 }
 
 #[cfg(test)]
