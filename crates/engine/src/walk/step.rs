@@ -38,7 +38,10 @@ impl Walk<'_, '_> {
                     self.draft.keep(mark)?;
                 }
                 match &flow {
-                    Flow::Blocked => self.limit(step, at, path)?,
+                    Flow::Blocked => {
+                        self.limit(step, at, path)?;
+                        self.name_waits(step, path);
+                    }
                     _ => at.limit.take().into_iter().for_each(|limit| self.forget(limit)),
                 }
                 if let Flow::Done(output) = &flow {
@@ -62,6 +65,13 @@ impl Walk<'_, '_> {
             }
             (Err(fault), _) => Err(fault),
         }
+    }
+
+    /// Waits of a step that has an id say so.
+    fn name_waits(&mut self, step: &Step, path: &str) {
+        let Some(id) = &step.id else { return };
+        let own = self.run.walk.waits.iter_mut().filter(|wait| wait.step.is_none() && wait.path == path);
+        own.for_each(|wait| wait.step = Some(id.clone()));
     }
 
     /// What a `vars` step has just set; null for others.
@@ -93,9 +103,9 @@ impl Walk<'_, '_> {
         at.failures += 1;
         let error =
             json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});
-        // The outside said that it will end the same way each time.
-        let is_final =
-            failure.class == "permanent" && matches!(step.action, Action::Http(_) | Action::Outside(_));
+        // The outside said that it will end the same way each time, or until somebody pays.
+        let outside = matches!(step.action, Action::Http(_) | Action::Outside(_));
+        let is_final = failure.class == "budget" || failure.class == "permanent" && outside;
         let retry = step.retry.as_ref().filter(|retry| self.may_wait() && at.failures <= retry.max);
         if let Some(retry) = retry.filter(|_| !is_final) {
             let after = backoff(retry, at.failures, &self.run.id, path);
@@ -185,8 +195,10 @@ impl Walk<'_, '_> {
 
 /// U(0, min(base·mult^i, limit)), derived from the run, the step and the try, so that a replay waits as long.
 fn backoff(retry: &Retry, failures: u32, run: &str, path: &str) -> Duration {
-    let base = retry.base.unwrap_or(Duration::from_millis(500)).as_secs_f64();
-    let limit = retry.limit.unwrap_or(Duration::from_secs(30)).as_secs_f64();
+    let base = retry.base.unwrap_or(Duration::from_millis(500));
+    // Who wants a longer base than that did not mean it to be cut short.
+    let limit = retry.limit.unwrap_or(Duration::from_secs(30).max(base)).as_secs_f64();
+    let base = base.as_secs_f64();
     let most = (base * retry.mult.unwrap_or(2.0).powi(failures as i32)).min(limit).max(0.0);
     let seed = json!([run, path, failures]).to_string();
     let hash = model::json::canonical_hash([seed.as_str()]);
