@@ -107,6 +107,7 @@ fn event(automation: &Automation, trigger: &Trigger, since: Timestamp, at: Times
     let patterns: Vec<&str> = trigger.patterns.iter().map(|pattern| pattern.as_str()).collect();
     let payload = json!({
         "since": since, "absent": patterns, "automation": automation.name(), "trigger": trigger.definition.id,
+        "triggeredBy": "schedule",
     });
     let space = automation.definition.space.clone().unwrap_or_else(|| occurrence::SYSTEM.to_owned());
     let actor = format!("system:automation:{}", automation.name());

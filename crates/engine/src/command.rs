@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use model::event::Event;
 use model::group::Definition;
-use model::record::{DeadReason, How, Moved, Record, RunStarted};
+use model::record::{DeadReason, How, Moved, OccurrenceId, Record, RunStarted};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
@@ -178,6 +178,19 @@ pub enum RunCommand {
     Deployed,
     /// Schedules that fired ahead of now go on from now.
     Lower,
+    /// An occurrence that was refused runs after all.
+    Refused(Box<Refused>),
+}
+
+/// An occurrence that was refused, and what it came with.
+pub struct Refused {
+    pub of: OccurrenceId,
+    pub automation: String,
+    pub trigger: String,
+    pub event: Value,
+    /// Where the event stands; 0: a due instant brought it.
+    pub position: Position,
+    pub at: Timestamp,
 }
 
 /// What a run that has ended is to do once more.

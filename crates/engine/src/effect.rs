@@ -19,6 +19,8 @@ pub enum Class {
     Transient,
     /// It will end the same way each time.
     Permanent,
+    /// It will, until somebody pays or lifts a limit.
+    Budget,
 }
 
 /// An effect that did not come about.
@@ -41,6 +43,7 @@ impl Class {
         match self {
             Class::Transient => "transient",
             Class::Permanent => "permanent",
+            Class::Budget => "budget",
         }
     }
 }

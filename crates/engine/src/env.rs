@@ -23,6 +23,8 @@ static NULL: Value = Value::Null;
 pub struct Frame {
     pub locals: Vec<(String, Value)>,
     pub outputs: Map<String, Value>,
+    /// Of a `for`: the first of the locals is also the `item`, the second the `index`.
+    pub each: bool,
 }
 
 /// The event and what brought it. `trigger`, `ctx` and the like are made of it only when something asks for them.
@@ -193,8 +195,15 @@ impl Env {
             "vars" => Cow::Borrowed(&self.vars),
             "wait" => Cow::Borrowed(&self.wait),
             "steps" => Cow::Owned(self.steps()),
-            name => Cow::Borrowed(self.outputs.get(name).unwrap_or(&NULL)),
+            name => Cow::Borrowed(self.outputs.get(name).or_else(|| self.in_loop(name)).unwrap_or(&NULL)),
         }
+    }
+
+    /// `item` and `index` of the innermost `for`, whatever it calls them, unless something else has that name.
+    fn in_loop(&self, name: &str) -> Option<&Value> {
+        let place = ["item", "index"].iter().position(|known| *known == name)?;
+        let innermost = self.frames.iter().rev().find(|frame| frame.each)?;
+        innermost.locals.get(place).map(|(_, value)| value)
     }
 
     fn steps(&self) -> Value {

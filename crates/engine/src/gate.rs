@@ -6,6 +6,7 @@
 //! Pure: what a gate remembers comes from the state, what it will remember goes into the verdict. Gates that limit starts
 //! are asked in order and charged only when the run starts.
 
+mod backoff;
 mod batch;
 mod breaker;
 mod debounce;
@@ -248,7 +249,13 @@ pub fn pass(memory: &Memory<'_>, of: &Occurrence<'_>, from: Gate) -> Result<Pass
             Gate::Window => window::ask(memory, of, &mut passed)?,
             Gate::Batch => batch::ask(memory, of, &mut passed)?,
             Gate::Debounce => debounce::ask(memory, of, &mut passed)?,
-            Gate::Throttle | Gate::Rate | Gate::Cooldown => limit::ask(memory, of, gate, &mut passed)?,
+            Gate::Throttle | Gate::Rate => limit::ask(memory, of, gate, &mut passed)?,
+            Gate::Cooldown => {
+                limit::ask(memory, of, gate, &mut passed)?;
+                if !passed.stopped() {
+                    backoff::ask(memory, of, &mut passed);
+                }
+            }
             Gate::Dwell => dwell(memory, of, &mut passed),
             Gate::Conditions => conditions(memory, of, &mut passed),
             Gate::Dedup => limit::dedup(memory, of, &mut passed)?,

@@ -8,16 +8,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use model::record::{
-    OccurrenceId, OccurrenceMoved, Outcome, Routed, RunEnded, RunRecord, RunStarted, SettledOccurrence,
-    Verdict,
+    OccurrenceId, OccurrenceMoved, Outcome, Routed, RunEnded, RunRecord, RunStarted, Verdict,
 };
 use model::{Position, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 
 use crate::apply::Place;
+use crate::lifecycle;
 use crate::state::{Fault, Result};
 
+mod merged;
 pub mod read;
 #[cfg(test)]
 mod tests;
@@ -45,7 +46,13 @@ impl History {
         )?;
         let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if version == 0 {
-            db.execute_batch(&format!("BEGIN; {SCHEMA}; PRAGMA user_version = 1; COMMIT"))?;
+            db.execute_batch(&format!("BEGIN; {SCHEMA}; PRAGMA user_version = 2; COMMIT"))?;
+        } else if version == 1 {
+            // It does not know who waits for whom: it is read again.
+            db.execute_batch(&format!(
+                "BEGIN; DROP TABLE meta; DROP TABLE run; DROP TABLE step; DROP TABLE decision; {SCHEMA};
+                 PRAGMA user_version = 2; COMMIT"
+            ))?;
         }
         let position = db.query_row("SELECT position FROM meta", [], |row| row.get(0))?;
         Ok(History { db, position })
@@ -142,28 +149,11 @@ impl History {
             body.remove(name);
         }
         body.extend(now);
+        // One that was refused is pending after all.
+        body.insert("outcome".to_owned(), moved.verdict.outcome.as_str().into());
         let mut body = Value::Object(body);
         add_values(&mut body, &moved.verdict.values);
         self.decide_anew(moved.of, moved.verdict.outcome, &body)
-    }
-
-    fn settled(&self, place: Place, settled: &SettledOccurrence) -> Result<()> {
-        let Some(mut body) = self.decided(settled.of)? else { return Ok(()) };
-        body["outcome"] = settled.outcome.as_str().into();
-        body["settled_at"] = json!(place.time);
-        if let Value::Object(map) = &mut body {
-            map.remove("until");
-            map.remove("reason");
-            // The run that its place was promised never began.
-            if !matches!(settled.outcome, Outcome::Ran | Outcome::CaughtUp) {
-                map.remove("run");
-            }
-            map.extend(settled.reason.iter().map(|reason| ("reason".to_owned(), reason.as_str().into())));
-            map.extend(settled.gate.iter().map(|gate| ("gate".to_owned(), gate.as_str().into())));
-            map.extend(settled.into.iter().map(|into| ("into".to_owned(), json!(into))));
-        }
-        add_values(&mut body, &settled.values);
-        self.decide_anew(settled.of, settled.outcome, &body)
     }
 
     fn started(&self, place: Place, started: &RunStarted, ahead: &mut Ahead<'_>) -> Result<()> {
@@ -179,6 +169,9 @@ impl History {
         ];
         for (name, text) in named {
             text.iter().for_each(|text| body[name] = text.as_str().into());
+        }
+        if let Some(by) = triggered_by(started) {
+            body["triggered_by"] = by.into();
         }
         let before = self.run_again(place, started, &mut body)?;
         let mut put = self.db.prepare_cached(
@@ -381,6 +374,13 @@ impl<'a> Ahead<'a> {
         ahead.steps.clear();
         ahead
     }
+}
+
+/// As contracts §14 says it; `None` of runs of events that were written before their topics were.
+fn triggered_by(started: &RunStarted) -> Option<String> {
+    let kind = started.occurrence.kind.as_str();
+    let known = !matches!(kind, "event" | "batch") || started.topic.is_some();
+    known.then(|| lifecycle::named(kind, started.topic.as_deref(), started.invoked_by.as_deref()))
 }
 
 /// Where the decision stands that let it start: with an event (true), or in a record of its own. A call has the event of its

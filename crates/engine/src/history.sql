@@ -16,8 +16,10 @@ CREATE UNIQUE INDEX step_of ON step (run, n);
 CREATE TABLE decision (
   position INTEGER NOT NULL, n INTEGER NOT NULL,
   event INTEGER NOT NULL, automation TEXT NOT NULL, outcome TEXT NOT NULL, at TEXT NOT NULL,
+  taker INTEGER,                   -- the record of the occurrence whose fate it shares, while that is pending
   body TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX decision_of ON decision (position, n);
 CREATE INDEX decision_by ON decision (automation, position);
 CREATE INDEX decision_after ON decision (event);
+CREATE INDEX decision_taken ON decision (taker) WHERE taker IS NOT NULL;

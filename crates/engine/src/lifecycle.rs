@@ -202,13 +202,15 @@ fn triggered_by(draft: &Draft<'_>, run: &Run) -> Result<String> {
         None => draft.state.event(run.event)?.map(|event| event.envelope.topic.clone()),
     };
     let caller = run.caller.map(|(caller, _)| draft.state.run(caller)).transpose()?.flatten();
-    Ok(named(&run.occurrence.kind, topic, caller.map(|caller| caller.automation)))
+    let caller = caller.map(|caller| format!("automation:{}", caller.automation));
+    Ok(named(&run.occurrence.kind, topic.as_deref(), caller.as_deref()))
 }
 
-fn named(kind: &str, topic: Option<String>, caller: Option<String>) -> String {
+/// `caller`: who called it, as `automation:<name>`.
+pub(crate) fn named(kind: &str, topic: Option<&str>, caller: Option<&str>) -> String {
     match kind {
         "event" | "batch" => format!("event:{}", topic.unwrap_or_default()),
-        "call" => caller.map_or("automation".to_owned(), |caller| format!("automation:{caller}")),
+        "call" => caller.unwrap_or("automation").to_owned(),
         kind => kind.to_owned(),
     }
 }

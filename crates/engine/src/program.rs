@@ -124,8 +124,7 @@ fn name_all(steps: &[Step], names: &mut Vec<String>) {
         };
         step.id.iter().for_each(|id| add(id));
         if let Action::For(each) = &step.action {
-            add(&each.item);
-            add(&each.index);
+            [&each.item, &each.index, "item", "index"].into_iter().for_each(&mut add);
         }
         if let Action::Repeat(_) = &step.action {
             add("index");

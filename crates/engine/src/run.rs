@@ -159,6 +159,9 @@ pub struct Wait {
     pub number: u32,
     /// The step, such as `actions[0].then[1]`.
     pub path: String,
+    /// The id of that step, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     pub kind: WaitKind,
     pub since: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,6 +205,11 @@ pub enum WaitKind {
         /// It still does, beside the writer; until then no event ends it.
         #[serde(default, skip_serializing_if = "is_false")]
         looking: bool,
+        /// The state must hold so long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dwell_ms: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<Box<Held>>,
     },
     Ask {
         question: Value,
@@ -218,6 +226,17 @@ pub enum WaitKind {
     Call {
         run: Position,
     },
+}
+
+/// The state that a wait is for has come about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// The change that brought it about.
+    pub event: Position,
+    pub until: Timestamp,
+    /// What the field is as long as it holds.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub armed: Value,
 }
 
 /// The kind of the effects that workers in other processes do.
@@ -275,6 +294,15 @@ impl WaitKind {
             WaitKind::Ask { .. } => "ask",
             WaitKind::Effect(_) => "effect",
             WaitKind::Call { .. } => "call",
+        }
+    }
+}
+
+impl Wait {
+    pub fn held(&self) -> Option<&Held> {
+        match &self.kind {
+            WaitKind::For { held, .. } => held.as_deref(),
+            _ => None,
         }
     }
 }

@@ -168,12 +168,13 @@ pub fn fire(draft: &mut Draft<'_>, name: &str, trigger_id: &str) -> Result<()> {
     let Some(last) = due.last else { return rearm(draft, &automation, trigger, from) };
     let mut verdicts = Vec::new();
     if !draft.state.is_enabled(&automation) {
-        verdicts.push(many(&automation, trigger, Outcome::Skipped, "disabled", &due, due.count));
+        let span = Span { after: from, through: last, count: due.count };
+        verdicts.push(many((&automation, trigger, calendar), Outcome::Skipped, "disabled", &span));
         return finish(draft, &automation, trigger, verdicts, last, &[]);
     }
     let (runs, missed) = chosen(calendar, &catch_up(&trigger.definition), &due, draft.now);
-    for (reason, count) in missed.into_iter().filter(|(_, count)| *count > 0) {
-        verdicts.push(many(&automation, trigger, Outcome::Missed, reason, &due, count));
+    for (reason, span) in missed.into_iter().filter(|(_, span)| span.count > 0) {
+        verdicts.push(many((&automation, trigger, calendar), Outcome::Missed, reason, &span));
     }
     finish(draft, &automation, trigger, verdicts, last, &runs)
 }
@@ -197,9 +198,16 @@ fn due(calendar: &Calendar, trigger: &Trigger, from: Timestamp, now: Timestamp) 
     Due { first: from, last, count }
 }
 
-type Missed = Vec<(&'static str, u64)>;
+/// Instants with one fate: after the one, up to the other.
+struct Span {
+    after: Timestamp,
+    through: Timestamp,
+    count: u64,
+}
 
-/// Which instants run, each with whether it is a late one, and how many do not, by the reason.
+type Missed = Vec<(&'static str, Span)>;
+
+/// Which instants run, each with whether it is a late one, and which do not, by the reason.
 fn chosen(
     calendar: &Calendar,
     policy: &CatchUp,
@@ -209,10 +217,12 @@ fn chosen(
     let Some(last) = due.last else { return (Vec::new(), Vec::new()) };
     // Within a minute it is on time: a tick may be late, a process that was down is not so short.
     let on_time = last.plus(std::time::Duration::from_secs(60)) > now;
+    let all = Span { after: due.first, through: last, count: due.count };
+    let all_but_last = || Span { after: due.first, through: just_before(last), count: due.count - 1 };
     match policy {
-        CatchUp::None if on_time => (vec![(last, false)], vec![("catch_up_none", due.count - 1)]),
-        CatchUp::None => (Vec::new(), vec![("catch_up_none", due.count)]),
-        CatchUp::Latest => (vec![(last, !on_time || due.count > 1)], vec![("not_latest", due.count - 1)]),
+        CatchUp::None if on_time => (vec![(last, false)], vec![("catch_up_none", all_but_last())]),
+        CatchUp::None => (Vec::new(), vec![("catch_up_none", all)]),
+        CatchUp::Latest => (vec![(last, !on_time || due.count > 1)], vec![("not_latest", all_but_last())]),
         CatchUp::All { max, within } => {
             let from = within.map_or(due.first, |within| now.minus(within).max(due.first));
             let reached = calendar.count(from, last);
@@ -220,24 +230,30 @@ fn chosen(
             let mut next = Some(last).filter(|_| reached > 0);
             while let Some(at) = next.filter(|_| runs.len() < (*max).min(ALL_MAX) as usize) {
                 runs.push((at, at != last || !on_time));
-                next = calendar.latest(from, Timestamp::from_nanos(at.nanos() - 1));
+                next = calendar.latest(from, just_before(at));
             }
             runs.reverse();
-            let over = reached - runs.len() as u64;
-            (runs, vec![("older_than_window", due.count - reached), ("over_max", over)])
+            let older = Span { after: due.first, through: from, count: due.count - reached };
+            let through = runs.first().map_or(last, |(first, _)| just_before(*first));
+            let over = Span { after: from, through, count: reached - runs.len() as u64 };
+            (runs, vec![("older_than_window", older), ("over_max", over)])
         }
     }
 }
 
-/// One record for many instants with one fate.
+fn just_before(at: Timestamp) -> Timestamp {
+    Timestamp::from_nanos(at.nanos() - 1)
+}
+
+/// One record for many instants with one fate: the first of them, the last, and how many.
 fn many(
-    automation: &Automation,
-    trigger: &Trigger,
+    (automation, trigger, calendar): (&Automation, &Trigger, &Calendar),
     outcome: Outcome,
     reason: &str,
-    due: &Due,
-    count: u64,
+    span: &Span,
 ) -> Verdict {
+    let first = calendar.next_after(span.after).unwrap_or(span.through);
+    let last = calendar.latest(span.after, span.through).unwrap_or(first);
     Verdict {
         automation: automation.name().to_owned(),
         trigger: trigger.definition.id.clone(),
@@ -250,7 +266,7 @@ fn many(
         events: Vec::new(),
         key: None,
         set: Vec::new(),
-        values: json!({"from": due.first, "to": due.last, "count": count}),
+        values: json!({"from": first, "to": last, "count": span.count}),
     }
 }
 
@@ -307,9 +323,10 @@ pub struct Instant {
     pub set: Vec<GateSet>,
 }
 
-fn event(automation: &Automation, trigger: &Trigger, at: Timestamp) -> Value {
-    let payload =
-        json!({"scheduledAt": at, "automation": automation.name(), "trigger": trigger.definition.id});
+/// What a run reads as `event` that a due instant began.
+pub fn event(automation: &Automation, trigger: &Trigger, at: Timestamp) -> Value {
+    let (name, id) = (automation.name(), &trigger.definition.id);
+    let payload = json!({"scheduledAt": at, "automation": name, "trigger": id, "triggeredBy": "schedule"});
     let space = automation.definition.space.clone().unwrap_or_else(|| occurrence::SYSTEM.to_owned());
     let actor = format!("system:automation:{}", automation.name());
     start::synthetic(&format!("automation.schedule.{}", automation.name()), &space, &actor, payload, at)

@@ -6,7 +6,7 @@
 mod allowance;
 pub mod audit;
 mod automations;
-mod backtest;
+pub mod backtest;
 mod define;
 mod due;
 mod effects;
@@ -168,6 +168,8 @@ pub(crate) struct Inner {
     live: live::Live,
     /// What secrets are sealed with; read or made when the first one is.
     key: Arc<std::sync::OnceLock<Key>>,
+    /// Held while occurrences that were refused are started, so that each starts once.
+    starting_refused: Mutex<()>,
     /// Groups whose events are being dispatched.
     draining: Mutex<BTreeSet<String>>,
     /// Who works outside for it.

@@ -19,7 +19,8 @@ pub use change::{Applied, Change, Changed, ChangedData, Set};
 pub use effect::EffectRecord;
 pub use occurrence::{GateSet, OccurrenceId, OccurrenceMoved, Outcome, Routed, SettledOccurrence, Verdict};
 pub use run::{
-    AutomationSet, How, Reason, RunEnded, RunMoved, RunRecord, RunStarted, SchedulePassed, Status, WaitEnded,
+    AutomationSet, Backoff, How, Reason, RunEnded, RunMoved, RunRecord, RunStarted, SchedulePassed, Status,
+    WaitEnded,
 };
 pub use subscription::SubscriptionRecord;
 

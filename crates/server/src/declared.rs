@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::Path;
 use engine::entity::catalog::Entry;
+use engine::tenant::backtest::Edge;
 use engine::{Asking, Plan};
 use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderValue};
@@ -12,7 +13,7 @@ use model::definition::{Definition, Kind};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::body::{instant, object, only_json};
+use crate::body::{object, only_json};
 use crate::caller::Call;
 use crate::entities;
 use crate::problem::Answer;
@@ -122,14 +123,29 @@ pub async fn backtest(call: Call) -> Answer {
     only_json(&call.head.headers)?;
     let tenant = call.tenant.clone();
     let mut said = object(&call.bytes(WORKSPACE_BYTES_MAX).await?, &["files", "from", "to"])?;
-    let from = instant(&said, "from")?.unwrap_or(Timestamp::EPOCH);
-    let to = instant(&said, "to")?.unwrap_or_else(|| tenant.now());
+    let from = edge(&said, "from", tenant.now())?.unwrap_or(Edge::Time(Timestamp::EPOCH));
+    let to = edge(&said, "to", tenant.now())?.unwrap_or(Edge::Time(tenant.now()));
     let files = files(said.remove("files"))?;
     let told = aside::blocking(move || {
         let definitions = checked(&files)?;
         tenant.backtest(&definitions, (from, to))
     });
     Ok(json_answer(StatusCode::OK, told.await?.to_string()))
+}
+
+/// Where a window begins or ends, if that is said.
+fn edge(said: &Map<String, Value>, name: &str, now: Timestamp) -> Result<Option<Edge>, Problem> {
+    let edge = match said.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Number(position)) => position.as_u64().map(Edge::Position),
+        Some(Value::String(text)) => Edge::parse(text, now),
+        Some(_) => None,
+    };
+    edge.map(Some).ok_or_else(|| {
+        Problem::new(Code::RequestInvalid, format!("\"{name}\" is no position, instant or length of time"))
+            .hint("such as 42, \"2026-01-31T09:30:00Z\", or \"2h\" for two hours ago")
+            .at(format!("/{name}"))
+    })
 }
 
 fn files(given: Option<Value>) -> Result<BTreeMap<String, String>, Problem> {

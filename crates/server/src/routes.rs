@@ -143,7 +143,7 @@ routes! {
         post "/v1/runs" runs::operate::start, "automation:write",
             "Start `automation` by hand, with `input event dry_run`; `Prefer: wait=10`";
         post "/v1/runs/bulk" runs::operate::bulk, "automation:write",
-            "`do` cancel, retry or resume to all runs `where`; `dry_run`";
+            "`do` cancel, retry or resume to all runs `where`, or run to all that was refused; `dry_run`";
         get "/v1/runs/{id}" runs::get, "read",
             "One run with its steps and waits";
         post "/v1/runs/{id}/{what}" runs::operate::again, "automation:write",
@@ -173,7 +173,7 @@ routes! {
         post "/v1/simulate" runs::operate::simulate, "automation:write",
             "What `event` would start, and what `advance` would bring; nothing is written";
         post "/v1/backtest" declared::backtest, "automation:write",
-            "What `files` would have done with the events from `from` to `to`";
+            "What `files` would have done from `from` to `to`: positions, instants, or how long ago";
         get "/v1/subscriptions" subscriptions::list, "read",
             "Every subscription";
         post "/v1/subscriptions" subscriptions::add, "automation:write",

@@ -162,6 +162,7 @@ fn error(said: &Map<String, Value>) -> Result<Value, Problem> {
         let said = value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         said.map(str::to_owned)
     };
+    let is_budget = said.get("error").is_some_and(|error| error["class"] == "budget");
     let (code, message) = match said.get("error") {
         None => (None, "the worker said no more".to_owned()),
         Some(Value::String(message)) => (None, message.clone()),
@@ -172,5 +173,9 @@ fn error(said: &Map<String, Value>) -> Result<Value, Problem> {
         Some(_) => return Err(wrong("/error", "\"error\" is a text, or has \"code\" and \"message\"")),
     };
     let code = code.unwrap_or_else(|| Code::TaskFailed.as_str().to_owned());
-    Ok(json!({"code": code, "message": message}))
+    let mut error = json!({"code": code, "message": message});
+    if is_budget {
+        error["class"] = "budget".into();
+    }
+    Ok(error)
 }

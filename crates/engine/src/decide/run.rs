@@ -4,11 +4,12 @@
 
 mod again;
 mod logic;
+mod refused;
 
 use std::sync::Arc;
 
 use model::event::Event;
-use model::record::{AutomationSet, How, Outcome, RunMoved, RunRecord};
+use model::record::{AutomationSet, Backoff, How, Outcome, RunMoved, RunRecord};
 use model::{Code, Position, Problem};
 use serde_json::Value;
 
@@ -63,6 +64,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             Ok(Answer::Started { run: id, outcome: verdict.outcome, reason: verdict.reason })
         }
         RunCommand::Again(again) => again::decide(draft, *again),
+        RunCommand::Refused(asked) => refused::decide(draft, *asked),
         RunCommand::Cancel { run, why } => {
             match draft.state.queued(&run).map(|(id, _)| *id) {
                 Some(queued) => start::cancel_queued(draft, queued, &why)?,
@@ -204,8 +206,9 @@ fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refu
     };
     // Whoever switches it on again gives it another three tries.
     let failures = (toggle == Toggle::Enable).then_some(0);
+    let backoff = failures.map(|_| Backoff::default());
     let reason = (toggle == Toggle::Drain).then(|| DRAINING.to_owned());
-    let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason, failures };
+    let set = AutomationSet { automation: name.to_owned(), enabled, paused, reason, failures, backoff };
     draft.push_run(RunRecord::AutomationSet(set))?;
     match toggle {
         Toggle::Resume => start::resume(draft, name)?,

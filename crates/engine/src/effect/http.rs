@@ -73,6 +73,7 @@ impl Answer {
         let (class, more) = match self.status {
             200..=299 => return None,
             300..=399 => (Class::Permanent, "; redirects are not followed"),
+            402 => (Class::Budget, ""),
             408 | 425 | 429 => (Class::Transient, ""),
             400..=499 | 501 | 505 => (Class::Permanent, ""),
             _ => (Class::Transient, ""),

@@ -11,9 +11,6 @@ use serde_json::{Map, Value, json};
 use super::History;
 use crate::state::Result;
 
-/// Occurrences, one merged into the next, that are followed to their run.
-const MERGED_MAX: usize = 1_000;
-
 /// Which runs or decisions; newest first.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -75,23 +72,9 @@ impl History {
         Ok(found)
     }
 
-    /// The run that what merged went into at last, along those that took one another; `None`: none began.
-    pub fn merged_into(&self, first: OccurrenceId) -> Result<Option<String>> {
-        let mut next = Some(first);
-        for _ in 0..MERGED_MAX {
-            let Some(of) = next else { break };
-            let Some(decision) = self.decided(of)? else { break };
-            if decision["outcome"] != "merged" {
-                return Ok(decision["run"].as_str().map(str::to_owned));
-            }
-            next = serde_json::from_value(decision["into"].clone()).ok();
-        }
-        Ok(None)
-    }
-
     /// One decision.
     pub fn decision(&self, of: OccurrenceId) -> Result<Option<Value>> {
-        self.decided(of)
+        self.decided(of)?.map(|decision| self.with_taker(decision)).transpose()
     }
 
     fn list(

@@ -66,15 +66,16 @@ fn start_of(
 
 fn triggered_by(reader: &mut dyn Reader, started: &RunStarted) -> Result<String, Problem> {
     let topic = match &started.synthetic {
+        _ if started.topic.is_some() => started.topic.clone(),
         Some(event) => event["topic"].as_str().map(str::to_owned),
         None if started.event == 0 => None,
         None => read::event_at(reader, started.event)?.map(|event| event.envelope.topic.clone()),
     };
     let caller = match started.caller.map(|(caller, _)| read::run_record_at(reader, caller)).transpose()? {
-        Some(Some((RunRecord::Started(caller), _))) => Some(caller.automation),
-        _ => None,
+        Some(Some((RunRecord::Started(caller), _))) => Some(format!("automation:{}", caller.automation)),
+        _ => started.invoked_by.clone(),
     };
-    Ok(named(&started.occurrence.kind, topic, caller))
+    Ok(named(&started.occurrence.kind, topic.as_deref(), caller.as_deref()))
 }
 
 impl<'a> From<&'a RunStarted> for About<'a> {

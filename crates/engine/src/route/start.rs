@@ -38,10 +38,9 @@ pub fn pause(draft: &mut Draft<'_>, automation: &Automation) -> Result<()> {
     }
     let set = AutomationSet {
         automation: automation.name().to_owned(),
-        enabled: None,
         paused: Some(true),
         reason: Some("storm".to_owned()),
-        failures: None,
+        ..AutomationSet::default()
     };
     draft.push_run(RunRecord::AutomationSet(set))?;
     storm::say(draft, automation, true)
@@ -113,6 +112,7 @@ pub fn by_event(
         occurrence: Reason { kind: kind.to_owned(), position: event.position, at: event.time() },
         event: event.position,
         events: passed.batch.clone(),
+        topic: Some(event.envelope.topic.clone()),
         space: space.clone(),
         other_spaces,
         depth: event.envelope.depth,
@@ -151,6 +151,7 @@ pub fn by_view(
     }
     let started = RunStarted {
         occurrence: Reason { kind: "event".to_owned(), position, at: event.time() },
+        topic: Some(event.envelope.topic.clone()),
         space,
         depth,
         synthetic: Some(value.clone()),
@@ -275,7 +276,9 @@ pub fn by_hand(
     let event = start["position"].as_u64().unwrap_or(0);
     let text = |name: &str| start[name].as_str().map(str::to_owned);
     let of = if kind == "event" && event > 0 { event } else { of.0 };
+    let topic = start["event"]["topic"].as_str().filter(|_| kind == "event").map(str::to_owned);
     let started = RunStarted {
+        topic,
         occurrence: Reason { kind, position: of, at: start_time(pending) },
         event,
         parent: text("parent"),

@@ -1,6 +1,7 @@
 //! Waits that an event or a change ends: looked up by topic and row, tested in the same commit (rules R12).
 
 pub mod due;
+mod held;
 
 use std::sync::Arc;
 
@@ -30,6 +31,10 @@ pub fn by_event(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<(
         let Some(run) = draft.state.run(id.0)? else { continue };
         let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { continue };
         let Some(automation) = draft.state.version(&run.automation, &run.hash) else { continue };
+        if held::length(wait).is_some() {
+            held::changed(draft, (id, run), &automation, event, value)?;
+            continue;
+        }
         if takes(draft.state, &automation, &run, wait, event, value)? {
             end(draft, id, How::Met, Some(event.position), Value::Null)?;
         }
@@ -81,7 +86,7 @@ pub fn marked(draft: &mut Draft<'_>, id: WaitId) -> Result<()> {
 fn try_again(draft: &mut Draft<'_>, id: WaitId, event: Option<model::Position>) -> Result<()> {
     let Some(run) = draft.state.run(id.0)? else { return Ok(()) };
     let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { return Ok(()) };
-    let WaitKind::Until { condition, recheck, .. } = &wait.kind else { return Ok(()) };
+    let WaitKind::Until { condition, recheck, .. } = &wait.kind else { return held::passed(draft, id, run) };
     let Some(automation) = draft.state.version(&run.automation, &run.hash) else { return Ok(()) };
     let env = env_of(&automation, &run, wait, draft.now);
     if condition::test(&env, draft.state, condition).unwrap_or(false) {

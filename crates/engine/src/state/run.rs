@@ -4,6 +4,7 @@
 //! Indexes (who is woken by which row, which topic, which instant) are built when the state is loaded.
 
 mod armed;
+mod backoff;
 mod effect;
 mod event;
 mod gate;
@@ -29,7 +30,7 @@ use super::{Result, State};
 use crate::apply::Place;
 use crate::automation::Automation;
 use crate::faults::planted;
-use crate::run::{Ended, Run, WaitId, WaitKind};
+use crate::run::{Ended, Run, Wait, WaitId, WaitKind};
 
 /// What a live run is, without what it has done.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,12 +186,14 @@ impl Runs {
     fn hold_on(&mut self, run: &Run) {
         for wait in &run.walk.waits {
             self.events.keep_if(wait.ended.as_ref().and_then(|ended| ended.event));
+            self.events.keep_if(wait.held().map(|held| held.event));
         }
     }
 
     fn let_go(&mut self, run: &Run) {
         let read = run.walk.waits.iter().filter_map(|wait| wait.ended.as_ref()?.event);
-        read.for_each(|event| self.events.release(event));
+        let held = run.walk.waits.iter().filter_map(|wait| Some(wait.held()?.event));
+        read.chain(held).for_each(|event| self.events.release(event));
     }
 
     /// `tried`: when conditions that read time are tried again, as far as it is known better than when they were written.
@@ -203,6 +206,9 @@ impl Runs {
             if let WaitKind::Until { recheck: Some(at), .. } = &wait.kind {
                 let known = tried.iter().find(|(other, _)| *other == id);
                 self.arm_recheck(id, known.map_or(*at, |(_, at)| *at));
+            }
+            if let Some(held) = wait.held() {
+                self.arm_recheck(id, held.until);
             }
         }
     }
@@ -348,13 +354,19 @@ impl State {
         let positions: Vec<Position> = self.runs.live.keys().copied().collect();
         for position in positions {
             let Some(mut run) = self.run(position)? else { continue };
-            if run.walk.deadline.is_none() && !run.walk.waits.iter().any(|wait| wait.lasts_ms.is_some()) {
+            let counts = |wait: &Wait| wait.lasts_ms.is_some() || wait.held().is_some();
+            if run.walk.deadline.is_none() && !run.walk.waits.iter().any(counts) {
                 continue;
             }
             let tried = self.runs.disarm(&run);
             run.walk.deadline = run.walk.deadline.map(|at| shifted(at, by_ms));
             for wait in run.walk.waits.iter_mut().filter(|wait| wait.lasts_ms.is_some()) {
                 wait.due = wait.due.map(|due| shifted(due, by_ms));
+            }
+            for wait in &mut run.walk.waits {
+                if let WaitKind::For { held: Some(held), .. } = &mut wait.kind {
+                    held.until = shifted(held.until, by_ms);
+                }
             }
             self.runs.arm(&run, &tried);
             self.open_rows += 1;

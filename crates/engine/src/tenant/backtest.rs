@@ -50,46 +50,96 @@ struct Backtest {
     effects: Vec<Value>,
 }
 
+/// Where the window of a backtest begins or ends; what is there belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    Time(Timestamp),
+    Position(Position),
+}
+
+impl Edge {
+    /// A position, an instant, or a length of time back from now; `None`: none of these.
+    pub fn parse(text: &str, now: Timestamp) -> Option<Edge> {
+        if let Ok(position) = text.parse() {
+            return Some(Edge::Position(position));
+        }
+        let ago = model::time::parse_duration(text).map(|ago| now.minus(ago));
+        ago.or_else(|| Timestamp::parse(text).ok()).map(Edge::Time)
+    }
+
+    fn is_before(self, place: Place) -> bool {
+        match self {
+            Edge::Time(at) => at < place.time,
+            Edge::Position(at) => at < place.position,
+        }
+    }
+
+    fn is_after(self, place: Place) -> bool {
+        match self {
+            Edge::Time(at) => at > place.time,
+            Edge::Position(at) => at > place.position,
+        }
+    }
+
+    fn instant(self) -> Option<Timestamp> {
+        match self {
+            Edge::Time(at) => Some(at),
+            Edge::Position(_) => None,
+        }
+    }
+}
+
+/// Records of one instant, all of them inside the window or all before it.
+struct Together {
+    time: Timestamp,
+    inside: bool,
+    records: Vec<(Place, Record)>,
+}
+
 impl Tenant {
-    /// What these definitions would have done between two instants; nothing is older than the first record that is kept.
-    pub fn backtest(
-        &self,
-        definitions: &[Definition],
-        (from, to): (Timestamp, Timestamp),
-    ) -> Result<Value, Problem> {
+    /// What these definitions would have done in a window; nothing is older than the first record that is kept.
+    pub fn backtest(&self, definitions: &[Definition], (from, to): (Edge, Edge)) -> Result<Value, Problem> {
         let head = self.head();
         let mut test = Backtest::new(lock(&self.0.entropy).split(), definitions, head)?;
         test.state.default_space.clone_from(&self.settings().default_space);
         test.state.key = self.0.key.clone();
         let (mut begun, mut next, mut bytes) = (false, self.first().max(1), Vec::new());
-        let mut first = None;
-        while next <= head {
-            let mut commits: Vec<(Timestamp, Vec<(Place, Record)>)> = Vec::new();
+        let (mut first, mut last, mut over) = (None, Timestamp::EPOCH, false);
+        let mut start = Timestamp::EPOCH;
+        while next <= head && !over {
+            let mut groups: Vec<Together> = Vec::new();
             let end = self.with_reader(|reader| {
                 let end = reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem)?;
                 read::records(&bytes, next, |place, record| {
-                    match commits.last_mut().filter(|(time, _)| *time == place.time) {
-                        Some((_, records)) => records.push((place, record)),
-                        None => commits.push((place.time, vec![(place, record)])),
+                    over = over || to.is_before(place);
+                    if over {
+                        return Ok(());
+                    }
+                    let (time, inside) = (place.time, !from.is_after(place));
+                    match groups.last_mut().filter(|last| last.time == time && last.inside == inside) {
+                        Some(last) => last.records.push((place, record)),
+                        None => groups.push(Together { time, inside, records: vec![(place, record)] }),
                     }
                     Ok(())
                 })?;
                 Ok(end)
             })?;
-            for (time, records) in commits {
-                if time > to {
-                    return test.report((first.unwrap_or(from), to), definitions, &mut begun);
-                }
-                let from = *first.get_or_insert(from.max(time));
-                if time >= from && !begun {
+            for Together { time, inside, records } in groups {
+                let oldest = *first.get_or_insert(time);
+                if inside && !begun {
                     begun = true;
-                    test.begin(definitions, from)?;
+                    start = from.instant().map_or(time, |from| from.max(oldest));
+                    test.begin(definitions, start)?;
                 }
                 test.commit(time, records, begun)?;
+                last = time;
             }
             next = end.next.max(next + 1);
         }
-        test.report((first.unwrap_or(from), to), definitions, &mut begun)
+        if !begun {
+            start = from.instant().unwrap_or(last).max(first.unwrap_or(Timestamp::EPOCH));
+        }
+        test.report((start, to.instant().unwrap_or(last)), definitions, &mut begun)
     }
 }
 

@@ -259,7 +259,9 @@ impl Tenant {
         self.with_writer(|writer| {
             let all =
                 writer.state.pending().iter().filter(|(id, pending)| on_page(id.0) && is_wanted(pending));
-            Ok(all.filter_map(|(id, pending)| super::runs::queued_json(*id, pending)).collect())
+            Ok(all
+                .filter_map(|(id, pending)| super::runs::queued_json(&writer.state, *id, pending))
+                .collect())
         })
     }
 
@@ -267,7 +269,7 @@ impl Tenant {
     pub fn run(&self, id: &str) -> Result<Value, Problem> {
         let queued = self.with_writer(|writer| {
             let queued = writer.state.queued(id);
-            Ok(queued.and_then(|(of, pending)| super::runs::queued_json(*of, pending)))
+            Ok(queued.and_then(|(of, pending)| super::runs::queued_json(&writer.state, *of, pending)))
         })?;
         if let Some(mut run) = queued {
             (run["steps"], run["waits"]) = (json!([]), json!([]));
@@ -311,15 +313,9 @@ impl Tenant {
     /// Decisions as they were written down.
     fn written_decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
         self.with_history(|history| {
-            let (mut decisions, next) = history.decisions(wanted).map_err(broken)?;
-            for decision in &mut decisions {
-                let into = decision.as_object_mut().and_then(|decision| decision.remove("into"));
-                let Some(into) = into.and_then(|into| serde_json::from_value(into).ok()) else { continue };
-                if let Some(run) = history.merged_into(into).map_err(broken)? {
-                    decision["run"] = run.into();
-                }
-            }
-            Ok((decisions, next))
+            let (decisions, next) = history.decisions(wanted).map_err(broken)?;
+            let shown = decisions.into_iter().map(|decision| history.with_taker(decision).map_err(broken));
+            Ok((shown.collect::<Result<_, _>>()?, next))
         })
     }
 
@@ -441,7 +437,9 @@ impl Tenant {
             ..Wanted::default()
         };
         let (decisions, _) = self.written_decisions(&wanted)?;
-        let decision = decisions.into_iter().find(|decision| decision["run"] == run["id"]);
+        // Not one that was merged into it.
+        let let_start = |decision: &Value| decision["run"] == run["id"] && decision["outcome"] != "merged";
+        let decision = decisions.into_iter().find(let_start);
         let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
         let lineage = match event {
             Some(event) => self.lineage(&event.to_string()).ok(),

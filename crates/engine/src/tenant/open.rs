@@ -101,6 +101,7 @@ impl Tenant {
             unborn: std::sync::OnceLock::new(),
             catalog: RwLock::new(writer.state.catalog.clone()),
             row_readers: super::entity::RowReaders::of(writer.state.commits.clone()),
+            starting_refused: Mutex::default(),
             past: super::history::Past::after(head),
             recent: Default::default(),
             live: super::live::channel(),

@@ -1,6 +1,7 @@
 //! Runs on the caller's side: starting, cancelling and answering them, and what is live now.
 
 mod again;
+mod refused;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
 pub use again::{Bulk, Rerun, Verb};
+pub use refused::REASONS;
 
 use super::publish::unexpected;
 use super::{Tenant, entity::broken};
@@ -18,6 +20,7 @@ use crate::admit::{Caller, Draft, check_topic_of};
 use crate::automation::Automation;
 use crate::command::{Answer, Command, RunCommand, Toggle};
 use crate::gate::storm;
+use crate::lifecycle;
 use crate::metrics::automations::Standing;
 use crate::route::occurrence;
 pub use crate::run::Effect;
@@ -337,7 +340,7 @@ pub(crate) fn run_json(run: &Run) -> Value {
 }
 
 /// A run that waits for its turn: it has an id, and no more.
-pub(super) fn queued_json(of: OccurrenceId, pending: &Pending) -> Option<Value> {
+pub(super) fn queued_json(state: &State, of: OccurrenceId, pending: &Pending) -> Option<Value> {
     let id = pending.run.as_ref()?;
     let kind = match (&pending.start["kind"], pending.batch) {
         (Value::String(kind), _) => kind.as_str(),
@@ -346,10 +349,15 @@ pub(super) fn queued_json(of: OccurrenceId, pending: &Pending) -> Option<Value> 
     };
     let position = pending.events.last().copied().unwrap_or(of.0);
     let at = occurrence::start_time(pending);
+    let event = pending.events.last().and_then(|event| state.event(*event).ok()?);
+    let topic = event.as_ref().map(|event| event.envelope.topic.as_str());
+    let topic = topic.or(pending.start["event"]["topic"].as_str());
+    let by = lifecycle::named(kind, topic, pending.start["invoked_by"].as_str());
     Some(json!({
         "id": id, "automation": pending.automation, "version": pending.hash.get(..12), "status": "queued",
         "trigger": pending.trigger, "occurrence": {"kind": kind, "position": position, "at": at}, "attempt": 1,
         "depth": pending.start["depth"].as_u64().unwrap_or(0), "queued_at": pending.since, "position": of.0,
+        "triggered_by": by,
     }))
 }
 
@@ -371,7 +379,10 @@ pub(super) fn waiting_steps(run: &Run) -> impl Iterator<Item = Value> {
             _ => 1,
         };
         let (path, since) = (&wait.path, wait.since);
-        Some(json!({"path": path, "kind": kind, "status": "waiting", "attempts": attempts, "since": since}))
+        let mut step =
+            json!({"path": path, "kind": kind, "status": "waiting", "attempts": attempts, "since": since});
+        wait.step.iter().for_each(|id| step["id"] = id.as_str().into());
+        Some(step)
     })
 }
 

@@ -301,9 +301,11 @@ impl Tenant {
         self.end_task(token, How::Done, output).await
     }
 
-    /// The worker could not do it. `error` has `code` and `message`.
+    /// The worker could not do it. `error` has `code` and `message`, and `class` when that is `budget`.
     pub async fn fail_task(&self, token: &str, mut error: Value, retryable: bool) -> Result<(), Problem> {
-        error["class"] = if retryable { "transient" } else { "permanent" }.into();
+        if error["class"] != "budget" {
+            error["class"] = if retryable { "transient" } else { "permanent" }.into();
+        }
         self.end_task(token, How::Failed, error).await
     }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use model::definition::{Call, Scope};
+use model::definition::{Call, Scope, TriggerKind};
 use model::record::{How, Outcome, Reason, Routed, RunRecord, RunStarted, Verdict};
 use model::{Code, Position};
 use serde_json::{Map, Value, json};
 
 use super::{Flow, Result, Stopped, Walk, failure, refused};
 use crate::admit::Caller;
+use crate::automation::{Automation, Trigger};
 use crate::decide::{self, Entry};
 use crate::declared;
 use crate::entity::{Provenance, seal};
@@ -296,21 +297,21 @@ pub(crate) fn invoke(
     let automation = draft.state.catalog.automations.named(by.name)?.clone();
     let space = by.space.clone().or_else(|| automation.definition.space.clone());
     let space = space.unwrap_or_else(|| occurrence::SYSTEM.to_owned());
-    let topic = format!("automation.invocation.{}", by.name);
+    let context = format!("automation.invocation.{}", by.name);
+    // What stands for the event says more than was given.
+    let input = if by.input.is_null() && by.event.is_none() { json!({}) } else { by.input };
     let event = by.event.unwrap_or_else(|| {
-        let payload = if by.input.is_null() { json!({}) } else { by.input.clone() };
-        let mut event = start::synthetic(&topic, &space, &by.actor, payload, draft.now);
-        if let Some(trace) = by.trace {
-            event["trace"] = trace.into();
-        }
-        event
+        let payload = payload_of(by.kind, &input);
+        traced(start::synthetic(&context, &space, &by.actor, payload, draft.now), by.trace)
     });
+    let pulled = pulled_by(&automation, by.kind);
+    let trigger = pulled.map_or(by.kind, |trigger| trigger.definition.id.as_str()).to_owned();
     let about = Arc::new(event.clone());
-    let env = occurrence::env(&automation, None, about, by.input.clone(), draft.now, space.clone());
+    let env = occurrence::env(&automation, pulled, about, input.clone(), draft.now, space.clone());
     let of = Occurrence {
         automation: &automation,
         trigger: None,
-        context: topic,
+        context,
         event: None,
         position: 0,
         time: draft.now,
@@ -321,7 +322,7 @@ pub(crate) fn invoke(
     let mut passed = gate::pass(&Memory::of(draft.state), &of, Gate::Conditions)?;
     if passed.outcome == Outcome::Pending {
         let start = json!({
-            "kind": by.kind, "event": event, "input": by.input, "space": space, "depth": by.depth,
+            "kind": by.kind, "event": event, "input": input, "space": space, "depth": by.depth,
             "at": draft.now, "context": of.context, "position": by.cause, "parent": by.parent,
             "invoked_by": by.invoked_by,
         });
@@ -329,20 +330,18 @@ pub(crate) fn invoke(
         passed.queue_or_skip(by.caller.is_none().then_some(start));
         start::promise(&mut passed, draft.now, draft.entropy);
     }
-    let verdict = route::verdict(&automation, by.kind, &passed);
+    let verdict = route::verdict(&automation, &trigger, &passed);
     // One that is pending has its event with it: that in the ledger is kept for nobody any more.
     let of_event = if by.kind == "event" && passed.outcome != Outcome::Pending { by.cause } else { 0 };
     let routed = Routed { event: of_event, verdicts: vec![verdict.clone()] };
-    let mut position = draft.push_run(RunRecord::Routed(routed))?;
+    let position = draft.push_run(RunRecord::Routed(routed))?;
     if passed.pause {
         start::pause(draft, &automation)?;
     }
     if passed.outcome != Outcome::Ran {
         return Ok((verdict, None));
     }
-    if of_event > 0 {
-        position = of_event;
-    }
+    let position = if of_event > 0 { of_event } else { position };
     let started = RunStarted {
         occurrence: Reason { kind: by.kind.to_owned(), position, at: draft.now },
         event: by.cause,
@@ -352,10 +351,33 @@ pub(crate) fn invoke(
         other_spaces: by.other_spaces,
         depth: by.depth,
         caller: by.caller,
-        input: by.input,
+        topic: event["topic"].as_str().filter(|_| by.kind == "event").map(str::to_owned),
+        input,
         synthetic: Some(event),
-        ..start::blank(draft, &automation, by.kind, &passed.stage)
+        ..start::blank(draft, &automation, &trigger, &passed.stage)
     };
     let run = start::start(draft, started, &passed.cancel)?;
     Ok((verdict, Some(run)))
+}
+
+/// A person pulls the trigger that is there for it.
+fn pulled_by<'a>(automation: &'a Automation, kind: &str) -> Option<&'a Trigger> {
+    let mut by_hand = automation.triggers.iter().filter(|_| kind == "manual");
+    by_hand.find(|trigger| trigger.definition.on == TriggerKind::Manual)
+}
+
+fn traced(mut event: Value, trace: Option<String>) -> Value {
+    trace.into_iter().for_each(|trace| event["trace"] = trace.into());
+    event
+}
+
+/// What was given; a start by hand says beside it that it is one.
+fn payload_of(kind: &str, input: &Value) -> Value {
+    let mut payload = input.clone();
+    if let Value::Object(payload) = &mut payload
+        && kind == "manual"
+    {
+        payload.entry("triggeredBy").or_insert_with(|| kind.into());
+    }
+    payload
 }

@@ -1,10 +1,10 @@
-//! What the end of a run means for its automation: one that would fail each time is switched off, a one-shot is over
-//! (contracts §14).
+//! What the end of a run means for its automation: one that would fail each time is switched off, a schedule that fails is
+//! left alone for a while, a one-shot is over (contracts §14), and one whose budget is used up is paused.
 
 use std::time::Duration;
 
 use model::definition::TriggerKind;
-use model::record::{AutomationSet, RunMoved, RunRecord, Status};
+use model::record::{AutomationSet, Backoff, RunMoved, RunRecord, Status};
 use model::{Code, Position};
 use serde_json::{Value, json};
 
@@ -18,8 +18,16 @@ use crate::state::Result;
 
 /// Permanent errors in a row after which an automation is switched off.
 const FAILURES_MAX: u64 = 3;
-/// How long a one-shot that failed waits before it begins again.
-const LADDER: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(300)];
+/// How long a schedule is left alone after so many failures in a row; the last holds for all further ones.
+const LADDER: [Duration; 5] = [
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(300),
+    Duration::from_secs(900),
+    Duration::from_secs(3_600),
+];
+/// How often a one-shot that failed begins again, each time a rung later.
+const TRIES_MAX: usize = 3;
 
 /// Notes an end; `failure` is `None` when it was a good one.
 pub(super) fn ended(draft: &mut Draft<'_>, run: &Run, failure: Option<&Failure>) -> Result<()> {
@@ -31,20 +39,48 @@ pub(super) fn ended(draft: &mut Draft<'_>, run: &Run, failure: Option<&Failure>)
     let name = automation.name();
     let before = draft.state.failures_of(name)?;
     let Some(failure) = failure else {
-        if before > 0 {
-            note(draft, name, 0)?;
-        }
+        let failures = (before > 0).then_some(0);
+        let backoff = draft.state.backoff_of(&automation).map(|_| Backoff::default());
+        note(draft, name, failures, backoff)?;
         return if is_over(draft, run, &automation) { switch_off(draft, name, "one_shot") } else { Ok(()) };
     };
+    if failure.class == "budget" {
+        return pause(draft, run, failure);
+    }
     // What was erased under it says nothing about how the next one will fare.
     let counts = failure.class == "permanent" && failure.code != model::Code::EventErased.as_str();
     let in_a_row = before + u64::from(counts);
     let over = is_over(draft, run, &automation);
     if over || is_of_definition(&failure.code) || (in_a_row >= FAILURES_MAX && in_a_row > before) {
-        say(draft, run, failure)?;
+        say(draft, "automation.disabled", run, failure)?;
         return switch_off(draft, name, &failure.code);
     }
-    if in_a_row > before { note(draft, name, in_a_row) } else { Ok(()) }
+    let failures = (in_a_row > before).then_some(in_a_row);
+    let backs_off = failure.class == "transient" && is_of_schedule(run, &automation);
+    let backoff = backs_off.then(|| further(draft, &automation));
+    note(draft, name, failures, backoff)
+}
+
+/// One more failure of a schedule: its next instants are left out for longer.
+fn further(draft: &Draft<'_>, automation: &Automation) -> Backoff {
+    let failures = draft.state.backoff_of(automation).map_or(0, |backoff| backoff.failures) + 1;
+    let rung = LADDER[(failures as usize).min(LADDER.len()) - 1];
+    Backoff { failures, until: Some(draft.now.plus(rung)) }
+}
+
+/// What it needs is used up: nothing more begins until somebody lifts the pause.
+fn pause(draft: &mut Draft<'_>, run: &Run, failure: &Failure) -> Result<()> {
+    if draft.state.is_paused(&run.automation) {
+        return Ok(());
+    }
+    let set = AutomationSet {
+        automation: run.automation.clone(),
+        paused: Some(true),
+        reason: Some("budget".to_owned()),
+        ..AutomationSet::default()
+    };
+    draft.push_run(RunRecord::AutomationSet(set))?;
+    say(draft, "automation.paused", run, failure)
 }
 
 /// A one-shot that failed begins again later, three times. True when it will.
@@ -56,14 +92,16 @@ pub(super) fn begins_again(
 ) -> Result<bool> {
     let automation = draft.state.version(&run.automation, &run.hash);
     let is_one_shot = automation.is_some_and(|automation| is_one_shot(run, &automation));
-    let Some(lasts) = LADDER.get(run.walk.tries as usize).copied() else { return Ok(false) };
-    if !is_one_shot || is_of_definition(&failure.code) {
+    let rungs = &LADDER[..TRIES_MAX];
+    let Some(lasts) = rungs.get(run.walk.tries as usize).copied() else { return Ok(false) };
+    if !is_one_shot || is_of_definition(&failure.code) || failure.class == "budget" {
         return Ok(false);
     }
     let number = run.walk.waited + 1;
     let wait = Wait {
         number,
         path: "actions[0]".to_owned(),
+        step: None,
         kind: WaitKind::Retry,
         since: draft.now,
         due: Some(draft.now.plus(lasts)),
@@ -101,6 +139,12 @@ fn is_one_shot(run: &Run, automation: &Automation) -> bool {
     trigger.is_some_and(|trigger| matches!(trigger.definition.on, TriggerKind::At(_)))
 }
 
+/// Time began it, and will do so again.
+fn is_of_schedule(run: &Run, automation: &Automation) -> bool {
+    let trigger = automation.trigger(&run.trigger);
+    run.occurrence.kind == "schedule" && trigger.is_some_and(|trigger| trigger.definition.on.recurs())
+}
+
 /// A one-shot whose last instant has passed.
 fn is_over(draft: &Draft<'_>, run: &Run, automation: &Automation) -> bool {
     let only = automation.triggers.iter().all(|trigger| matches!(trigger.definition.on, TriggerKind::At(_)));
@@ -114,9 +158,11 @@ fn is_of_definition(code: &str) -> bool {
         || matches!(code, "query.not_found" | "mutation.not_found" | "logic.not_found" | "concept.not_found")
 }
 
-fn note(draft: &mut Draft<'_>, name: &str, failures: u64) -> Result<()> {
-    let set =
-        AutomationSet { automation: name.to_owned(), failures: Some(failures), ..AutomationSet::default() };
+fn note(draft: &mut Draft<'_>, name: &str, failures: Option<u64>, backoff: Option<Backoff>) -> Result<()> {
+    if failures.is_none() && backoff.is_none() {
+        return Ok(());
+    }
+    let set = AutomationSet { automation: name.to_owned(), failures, backoff, ..AutomationSet::default() };
     draft.push_run(RunRecord::AutomationSet(set)).map(drop)
 }
 
@@ -126,6 +172,7 @@ fn switch_off(draft: &mut Draft<'_>, name: &str, reason: &str) -> Result<()> {
         enabled: Some(false),
         reason: Some(reason.to_owned()),
         failures: Some(0),
+        backoff: Some(Backoff::default()),
         ..AutomationSet::default()
     };
     draft.push_run(RunRecord::AutomationSet(set))?;
@@ -133,12 +180,16 @@ fn switch_off(draft: &mut Draft<'_>, name: &str, reason: &str) -> Result<()> {
 }
 
 /// Everybody may read it, so it does not quote what happened in a sealed space: the run itself says that.
-fn say(draft: &mut Draft<'_>, run: &Run, failure: &Failure) -> Result<()> {
-    let mut payload = json!({"automation": run.automation, "reason": failure.code, "run": run.id});
+fn say(draft: &mut Draft<'_>, topic: &str, run: &Run, failure: &Failure) -> Result<()> {
+    let reason = if failure.class == "budget" { "budget" } else { failure.code.as_str() };
+    let mut payload = json!({"automation": run.automation, "reason": reason, "run": run.id});
+    if failure.class == "budget" {
+        payload["code"] = failure.code.as_str().into();
+    }
     if draft.state.seals.others(run.spaces(), "").is_empty() {
         payload["message"] = failure.message.as_str().into();
     }
     let place = (draft.next(), draft.now);
-    let entry = engine_event("automation.disabled", &payload, place, draft.entropy);
+    let entry = engine_event(topic, &payload, place, draft.entropy);
     draft.add(entry).map(drop)
 }

@@ -33,7 +33,7 @@ impl Walk<'_, '_> {
             while let Some(mut round) = rounds.next() {
                 let item = state.items.get(round.index).cloned().unwrap_or_default();
                 let locals = vec![(each.item.clone(), item), (each.index.clone(), round.index.into())];
-                let frame = Frame { locals, outputs: std::mem::take(&mut round.outputs) };
+                let frame = Frame { locals, outputs: std::mem::take(&mut round.outputs), each: true };
                 let here = format!("{path}[{}].do", round.index);
                 let (flow, frame) = self.framed(&each.steps, &mut round.at, &here, frame);
                 round.outputs = frame.outputs;
@@ -76,7 +76,7 @@ impl Walk<'_, '_> {
             let mut kept = Vec::new();
             for (index, item) in items.into_iter().enumerate() {
                 let locals = vec![(each.item.clone(), item.clone()), (each.index.clone(), index.into())];
-                self.env.frames.push(Frame { locals, ..Frame::default() });
+                self.env.frames.push(Frame { locals, each: true, ..Frame::default() });
                 let wanted = self.env.test(self.draft.state, filter);
                 self.env.frames.pop();
                 if wanted? {
@@ -107,14 +107,15 @@ impl Walk<'_, '_> {
                 state.next += 1;
             }
             let Some(mut round) = state.open.pop() else { continue };
-            let frame = Frame { locals: locals(round.index), outputs: std::mem::take(&mut round.outputs) };
+            let outputs = std::mem::take(&mut round.outputs);
+            let frame = Frame { locals: locals(round.index), outputs, each: false };
             let here = format!("{path}[{}].do", round.index);
             let (flow, frame) = self.framed(&repeat.steps, &mut round.at, &here, frame);
             match flow {
                 Ok(Flow::Done(output)) => {
                     state.outputs = vec![output];
                     if let Some(until) = &repeat.after {
-                        self.env.frames.push(Frame { locals: locals(round.index), outputs: frame.outputs });
+                        self.env.frames.push(Frame { locals: locals(round.index), ..frame });
                         let enough = condition::test(&self.env, self.draft.state, until).unwrap_or(false);
                         self.env.frames.pop();
                         if enough {

@@ -41,6 +41,7 @@ impl Walk<'_, '_> {
                     Flow::Blocked => {
                         at.since.get_or_insert(self.draft.now);
                         self.limit(step, at, path)?;
+                        self.name_waits(step, path);
                     }
                     _ => at.limit.take().into_iter().for_each(|limit| self.forget(limit)),
                 }
@@ -72,6 +73,13 @@ impl Walk<'_, '_> {
         at.since.map(|since| self.draft.now.since(since).as_secs_f64())
     }
 
+    /// Waits of a step that has an id say so.
+    fn name_waits(&mut self, step: &Step, path: &str) {
+        let Some(id) = &step.id else { return };
+        let own = self.run.walk.waits.iter_mut().filter(|wait| wait.step.is_none() && wait.path == path);
+        own.for_each(|wait| wait.step = Some(id.clone()));
+    }
+
     /// What a `vars` step has just set; null for others.
     fn vars_of(&self, action: &Action) -> Value {
         match action {
@@ -101,9 +109,9 @@ impl Walk<'_, '_> {
         at.failures += 1;
         let error =
             json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});
-        // The outside said that it will end the same way each time.
-        let is_final =
-            failure.class == "permanent" && matches!(step.action, Action::Http(_) | Action::Outside(_));
+        // The outside said that it will end the same way each time, or until somebody pays.
+        let outside = matches!(step.action, Action::Http(_) | Action::Outside(_));
+        let is_final = failure.class == "budget" || failure.class == "permanent" && outside;
         let retry = step.retry.as_ref().filter(|retry| self.may_wait() && at.failures <= retry.max);
         if let Some(retry) = retry.filter(|_| !is_final) {
             let after = backoff(retry, at.failures, &self.run.id, path);
@@ -196,8 +204,10 @@ impl Walk<'_, '_> {
 
 /// U(0, min(base·mult^i, limit)), derived from the run, the step and the try, so that a replay waits as long.
 fn backoff(retry: &Retry, failures: u32, run: &str, path: &str) -> Duration {
-    let base = retry.base.unwrap_or(Duration::from_millis(500)).as_secs_f64();
-    let limit = retry.limit.unwrap_or(Duration::from_secs(30)).as_secs_f64();
+    let base = retry.base.unwrap_or(Duration::from_millis(500));
+    // Who wants a longer base than that did not mean it to be cut short.
+    let limit = retry.limit.unwrap_or(Duration::from_secs(30).max(base)).as_secs_f64();
+    let base = base.as_secs_f64();
     let most = (base * retry.mult.unwrap_or(2.0).powi(failures as i32)).min(limit).max(0.0);
     let seed = json!([run, path, failures]).to_string();
     let hash = model::json::canonical_hash([seed.as_str()]);

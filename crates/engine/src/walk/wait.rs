@@ -37,6 +37,7 @@ impl Walk<'_, '_> {
         self.run.walk.waits.push(Wait {
             number,
             path: path.to_owned(),
+            step: None,
             kind,
             since,
             due: lasts.map(|lasts| since.plus(lasts)),
@@ -182,8 +183,16 @@ impl Walk<'_, '_> {
         let after = if looks_back { floor.max(self.run.occurrence.position) } else { self.draft.next() };
         let far = looks_back && self.draft.has_past() && self.draft.next() > after + NEAR;
         let looking = far && refs.entities.is_empty() && !refs.indeterminate;
-        let kind =
-            WaitKind::For { trigger: wait.trigger.clone(), filter: wait.filter.clone(), after, looking };
+        let dwell =
+            wait.dwell.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
+        let kind = WaitKind::For {
+            trigger: wait.trigger.clone(),
+            filter: wait.filter.clone(),
+            after,
+            looking,
+            dwell_ms: dwell.map(|dwell| dwell.as_millis() as u64).filter(|dwell| *dwell > 0),
+            held: None,
+        };
         let number = self.wait(path, kind, timeout, env);
         let found = match self.run.wait(number).filter(|_| looks_back && !looking) {
             Some(wait) => earlier(self.draft, &self.run, wait, after)?,

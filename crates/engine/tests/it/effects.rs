@@ -163,3 +163,29 @@ async fn what_is_sent_once_and_was_out_at_a_clean_stop_is_asked_about_too() {
     rig.tenant.tick();
     assert_eq!(waits(&rig)[0]["kind"], "ask");
 }
+
+#[tokio::test]
+async fn a_budget_that_is_used_up_pauses_the_automation_until_somebody_lifts_that() {
+    let mut rig = rig(&CALLS.replace("mode: parallel", "mode: queued")).await;
+    publish(&rig, "in.a", json!({"n": 1})).await;
+    publish(&rig, "in.a", json!({"n": 2})).await;
+    rig.tenant.effect_done(&all(&rig)[0], How::Failed, failed("budget")).unwrap();
+    rig.crash();
+    publish(&rig, "in.a", json!({"n": 3})).await;
+    rig.pass(3_600);
+    assert!(all(&rig).is_empty() && rig.tenant.live_runs(None).unwrap().is_empty(), "nothing is tried again");
+    let automation = rig.tenant.automation("calls").unwrap();
+    assert_eq!((&automation["paused"], &automation["reason"]), (&json!(true), &json!("budget")));
+    let said = emitted(&rig, "automation.paused");
+    assert_eq!(
+        (said.len(), &said[0]["reason"], &said[0]["code"]),
+        (1, &json!("budget"), &json!("http.failed"))
+    );
+    rig.tenant.set_automation("calls", engine::command::Toggle::Resume).unwrap();
+    for n in [2, 3] {
+        let next = all(&rig);
+        assert_eq!((next.len(), &next[0].with["body"]), (1, &json!({"n": n})));
+        rig.tenant.effect_done(&next[0], How::Done, json!(n)).unwrap();
+    }
+    assert_eq!(emitted(&rig, "out.done"), [json!({"got": 2}), json!({"got": 3})]);
+}

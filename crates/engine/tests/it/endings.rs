@@ -100,3 +100,91 @@ async fn a_one_shot_that_fails_is_tried_three_times_on_the_ladder_and_then_switc
     assert_eq!(emitted(&rig, "automation.disabled").len(), 1);
     assert_eq!(last_run(&rig)["status"], "failed");
 }
+
+/// Every ten seconds, and each run says by the row `v1:ha:entity/x` whether it fails: after no time at all, with an error that may pass.
+const OFTEN: &str = "automation: often\ntriggers:\n  - every: 10s\nactions:\n  - wait_until: {condition: 'state[\"v1:ha:entity\"][\"x\"].state == \"ok\"', timeout: 0, on_timeout: fail}\n";
+
+/// The instant and the outcome of every occurrence that time brought, oldest first.
+fn decided(rig: &Rig, automation: &str) -> Vec<(String, String)> {
+    let automation = Some(automation.to_owned());
+    let mut wanted = engine::history::read::Wanted { automation, limit: 1_000, ..Default::default() };
+    let mut all = Vec::new();
+    loop {
+        let (decisions, next) = rig.tenant.decisions(&wanted).unwrap();
+        all.extend(decisions);
+        wanted.before = next;
+        if next.is_none() {
+            break;
+        }
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let timed = all.iter().rev().filter(|one| one["values"]["at"].is_string());
+    timed.map(|one| (text(&one["values"]["at"]), text(&one["outcome"]))).collect()
+}
+
+/// When it ran, as seconds since the start.
+fn ran_at(rig: &Rig, automation: &str) -> Vec<i128> {
+    let start = model::Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
+    let ran = decided(rig, automation).into_iter().filter(|(_, outcome)| outcome == "ran");
+    let at = ran.map(|(at, _)| model::Timestamp::parse(&at).unwrap());
+    at.map(|at| (at.nanos() - start.nanos()) / 1_000_000_000).collect()
+}
+
+#[tokio::test]
+async fn a_schedule_that_fails_is_left_alone_for_longer_each_time_and_a_success_ends_that() {
+    let mut rig = rig(OFTEN).await;
+    for n in 0..(3 * 3_600 / 10) {
+        rig.pass(10);
+        if n % 97 == 0 {
+            rig.crash();
+        }
+    }
+    let rungs = [10, 40, 100, 400, 1_300, 4_900, 8_500];
+    assert_eq!(ran_at(&rig, "often"), rungs, "30 s, 1 m, 5 m, 15 m, 60 m, 60 m later");
+    assert_eq!(decided(&rig, "often").len(), 3 * 360, "every instant has its outcome");
+    crate::runs::set(&rig, "x", "ok").await;
+    (0..180).for_each(|_| rig.pass(10));
+    let after: Vec<i128> = ran_at(&rig, "often").split_off(rungs.len());
+    assert_eq!(after[..3], [12_100, 12_110, 12_120]);
+    crate::runs::set(&rig, "x", "bad").await;
+    (0..4).for_each(|_| rig.pass(10));
+    let ran = ran_at(&rig, "often");
+    assert_eq!(ran[ran.len() - 2..], [12_610, 12_640], "it begins with the first rung");
+}
+
+#[tokio::test]
+async fn an_instant_that_is_left_out_says_why_and_a_changed_definition_begins_anew() {
+    let rig = rig(OFTEN).await;
+    (0..6).for_each(|_| rig.pass(10));
+    let why = rig.tenant.explain_automation("often", None).unwrap();
+    let last = &why["recent"][0];
+    assert_eq!(
+        (&last["outcome"], &last["reason"], &last["gate"]),
+        (&json!("skipped"), &json!("cooldown"), &json!("cooldown")),
+        "{last}"
+    );
+    assert_eq!(
+        (&last["values"]["failures"], &last["values"]["until"]),
+        (&json!(2), &json!("2026-01-01T00:01:40Z"))
+    );
+    assert_eq!(why["counts"]["skipped"]["cooldown"], 4, "{why}");
+    crate::runs::apply(&rig, &OFTEN.replace("timeout: 0", "timeout: 0s")).await;
+    crate::runs::apply(&rig, &format!("{OFTEN}  - publish: {{topic: out.done}}\n")).await;
+    rig.pass(10);
+    assert_eq!(ran_at(&rig, "often"), [10, 40, 70]);
+    rig.tenant.set_automation("often", Toggle::Enable).unwrap();
+    rig.pass(10);
+    assert_eq!(ran_at(&rig, "often"), [10, 40, 70, 80]);
+}
+
+#[tokio::test]
+async fn a_schedule_that_fails_for_good_is_switched_off_after_three_and_events_are_not_left_out() {
+    let yaml = "automation: bad\ntriggers:\n  - every: 10s\n  - event: in.*\nactions:\n  - fail: no\n";
+    let rig = rig(yaml).await;
+    rig.pass(10);
+    publish(&rig, "in.a", json!({})).await;
+    assert_eq!(last_run(&rig)["occurrence"]["kind"], "event", "only instants are left out");
+    (0..3).for_each(|_| rig.pass(10));
+    assert!(!is_on(&rig, "bad"));
+    assert_eq!(ran_at(&rig, "bad"), [10, 40]);
+}

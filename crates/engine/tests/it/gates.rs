@@ -112,6 +112,30 @@ async fn of_many_missed_instants_the_latest_run_and_every_other_has_its_reason()
     let missed = &counts["missed"];
     let sum = missed["older_than_window"].as_u64().unwrap() + missed["over_max"].as_u64().unwrap();
     assert_eq!((sum, &missed["over_max"]), (30 * 60 + 1 - 3, &json!(177)), "{counts}");
+    let told: Vec<Value> = decisions(&rig, "tick").iter().map(|one| one["values"].clone()).collect();
+    let (older, over) = (&told[0], &told[1]);
+    assert_eq!(
+        older,
+        &json!({"from": "2026-01-01T00:01:00Z", "to": "2026-01-02T03:01:00Z", "count": 1621}),
+        "the first and the last that were missed"
+    );
+    assert_eq!(over, &json!({"from": "2026-01-02T03:02:00Z", "to": "2026-01-02T05:58:00Z", "count": 177}));
+}
+
+#[tokio::test]
+async fn what_is_skipped_for_the_latest_or_while_disabled_is_told_from_its_first_to_its_last() {
+    let mut rig = rig("automation: tick\ntriggers:\n  - every: 10m\nactions:\n  - publish: out.tick\n").await;
+    rig.pass(600);
+    rig.clock.advance(Duration::from_secs(3_600));
+    rig.crash();
+    rig.tenant.tick();
+    rig.tenant.set_automation("tick", Toggle::Disable).unwrap();
+    rig.clock.advance(Duration::from_secs(1_200));
+    rig.tenant.tick();
+    assert_eq!(outcomes(&rig, "tick"), ["ran", "missed/not_latest", "caught_up", "skipped/disabled"]);
+    let told: Vec<Value> = decisions(&rig, "tick").iter().map(|one| one["values"].clone()).collect();
+    assert_eq!(told[1], json!({"from": "2026-01-01T00:20:00Z", "to": "2026-01-01T01:00:00Z", "count": 5}));
+    assert_eq!(told[3], json!({"from": "2026-01-01T01:20:00Z", "to": "2026-01-01T01:30:00Z", "count": 2}));
 }
 
 #[tokio::test]

@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
+use engine::tenant::backtest::Edge;
 use lang::declare::{Severity, check_workspace};
-use model::{Code, Problem};
+use model::{Code, Problem, Timestamp};
 use serde_json::Value;
 
-use super::runs::{instant, text};
+use super::runs::text;
 use super::sources;
 use crate::output::Stop;
 use crate::reach::Reach;
+use crate::reach::runs::no_edge;
 use crate::session::Session;
 
 /// What would these automations have done with the events that really came?
@@ -21,15 +23,17 @@ use crate::session::Session;
 #[command(after_long_help = "\
 Examples:
   everwhen backtest page.yaml --from 2026-01-01T00:00:00Z
+  everwhen backtest page.yaml --from 2h
+  everwhen backtest page.yaml --from 1000 --to 2000
   everwhen backtest examples/health --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z --json")]
 pub struct Args {
     /// Files, or folders of domains
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// From this instant on [default: the beginning]
+    /// From here on: a position, an instant, or a length of time back from now [default: the beginning]
     #[arg(long, value_name = "T")]
     from: Option<String>,
-    /// Up to this instant [default: now]
+    /// Up to here, said in the same way [default: now]
     #[arg(long, value_name = "T")]
     to: Option<String>,
 }
@@ -47,7 +51,10 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             .hint("everwhen check shows them all")
             .into());
     }
-    let window = (instant(args.from.as_deref())?, instant(args.to.as_deref())?);
+    let window = (args.from.as_deref(), args.to.as_deref());
+    for text in [window.0, window.1].into_iter().flatten() {
+        Edge::parse(text, Timestamp::EPOCH).ok_or_else(|| no_edge(text))?;
+    }
     let told = Reach::existing(session).await?.backtest(&sources.files, window).await?;
     session.out.result(&told, || lines(&told).join("\n"))
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use engine::history::read::Wanted;
-use engine::tenant::runs::{Bulk, Rerun, Verb};
-use model::{Problem, Timestamp, time};
+use engine::tenant::runs::{Bulk, REASONS, Rerun, Verb};
+use model::{Code, Problem, Timestamp, time};
 use serde_json::Value;
 
 use super::entity;
@@ -121,11 +121,12 @@ Examples:
         #[arg(long)]
         allow_side_effects: bool,
     },
-    /// Cancel, retry or resume many runs at once
+    /// Cancel, retry or resume many runs at once, or run what was refused
     #[command(after_long_help = "\
 Examples:
   everwhen runs bulk retry --automation page --since 2026-01-31T00:00:00Z --dry-run
-  everwhen runs bulk cancel --automation page --status waiting")]
+  everwhen runs bulk cancel --automation page --status waiting
+  everwhen runs bulk run --automation page --reason storm_paused")]
     Bulk {
         /// What is done to each
         #[arg(value_enum)]
@@ -136,7 +137,13 @@ Examples:
         /// Of this status [default: in progress for cancel, else failed]
         #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
         status: Option<String>,
-        /// Started at this instant or later; 1h is an hour ago
+        /// With `run`: which occurrences are meant, those that were refused
+        #[arg(long, value_name = "OUTCOME", value_parser = ["refused"])]
+        outcome: Option<String>,
+        /// With `run`: why they were refused [default: storm_paused]
+        #[arg(long, value_name = "REASON", value_parser = REASONS)]
+        reason: Option<String>,
+        /// Started, or refused, at this instant or later; 1h is an hour ago
         #[arg(long, value_name = "T")]
         since: Option<String>,
         /// Only say how many are meant
@@ -150,6 +157,7 @@ enum Word {
     Cancel,
     Retry,
     Resume,
+    Run,
 }
 
 impl From<Word> for Verb {
@@ -158,6 +166,7 @@ impl From<Word> for Verb {
             Word::Cancel => Verb::Cancel,
             Word::Retry => Verb::Retry,
             Word::Resume => Verb::Resume,
+            Word::Run => Verb::Run,
         }
     }
 }
@@ -205,9 +214,14 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         What::Rerun { id, from_step, allow_side_effects } => {
             shown(&reach.rerun(&id, &Rerun { from_step, allow_side_effects }).await?, session)
         }
-        What::Bulk { verb, automation, status, since, dry_run } => {
+        What::Bulk { verb, automation, status, outcome, reason, since, dry_run } => {
             let since = instant(since.as_deref())?;
-            let bulk = Bulk { verb: verb.into(), automation, status, since, dry_run };
+            let verb = Verb::from(verb);
+            if verb != Verb::Run && (outcome.is_some() || reason.is_some()) {
+                let detail = "--outcome and --reason say which occurrences are meant; runs have a --status";
+                return Err(Problem::new(Code::UsageInvalid, detail).hint("everwhen runs bulk run").into());
+            }
+            let bulk = Bulk { verb, automation, status, reason, since, dry_run };
             let done = reach.runs_in_bulk(&bulk).await?;
             session.out.result(&done, || format!("{} of {}", done["done"], done["matched"]))
         }

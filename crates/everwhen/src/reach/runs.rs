@@ -11,7 +11,7 @@ use engine::history::read::Wanted;
 use model::{Problem, Timestamp};
 use serde_json::{Value, json};
 
-pub use operate::Start;
+pub use operate::{Start, no_edge};
 
 use super::Reach;
 use crate::client::{escape, query};

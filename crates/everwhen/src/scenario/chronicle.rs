@@ -12,8 +12,13 @@ pub struct Chronicle {
     /// By the position of the start.
     pub runs: BTreeMap<Position, RunSeen>,
     /// By the place of the verdict.
-    decisions: BTreeMap<(Position, u64), Value>,
+    decisions: BTreeMap<Place, Value>,
+    /// What each one that is pending has taken along.
+    taken: BTreeMap<Place, Vec<Place>>,
 }
+
+/// Of a verdict: its record, and which of the verdicts there.
+type Place = (Position, u64);
 
 #[derive(Default)]
 pub struct RunSeen {
@@ -137,14 +142,43 @@ impl Chronicle {
     }
 
     fn settled(&mut self, data: &Value) {
-        let of = (data["of"][0].as_u64().unwrap_or(0), data["of"][1].as_u64().unwrap_or(0));
+        let of = place(&data["of"]);
         if data["reason"] == "replaced" && data["outcome"] == "superseded" {
             // It waits at another gate, under the name of a later verdict.
             self.decisions.remove(&of);
         }
+        // What another one took along is pending as long as that is, and shares its fate.
+        let taker = Some(&data["into"]).filter(|into| into.is_array()).map(place);
+        if let Some(fate) = taker.and_then(|taker| self.decisions.get(&taker)).cloned() {
+            match fate["outcome"] == "pending" {
+                true => self.taken.entry(taker.unwrap_or_default()).or_default().push(of),
+                false => self.share(of, &fate),
+            }
+            return;
+        }
         let Some(decision) = self.decisions.get_mut(&of) else { return };
         for key in ["outcome", "reason", "gate"] {
             decision[key] = data[key].clone();
+        }
+        let fate = decision.clone();
+        if fate["outcome"] != "pending" {
+            let mut open = self.taken.remove(&of).unwrap_or_default();
+            while let Some(member) = open.pop() {
+                self.share(member, &fate);
+                open.extend(self.taken.remove(&member).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Merged into the run of the one that took it, else as that one ended.
+    fn share(&mut self, of: Place, fate: &Value) {
+        let Some(decision) = self.decisions.get_mut(&of) else { return };
+        if matches!(fate["outcome"].as_str(), Some("ran" | "caught_up" | "merged")) {
+            decision["outcome"] = "merged".into();
+            return;
+        }
+        for key in ["outcome", "reason", "gate"] {
+            decision[key] = fate[key].clone();
         }
     }
 
@@ -152,6 +186,10 @@ impl Chronicle {
     pub fn decisions(&self) -> impl Iterator<Item = (&Value, u64)> {
         self.decisions.values().map(|decision| (decision, decision["values"]["count"].as_u64().unwrap_or(1)))
     }
+}
+
+fn place(value: &Value) -> Place {
+    (value[0].as_u64().unwrap_or(0), value[1].as_u64().unwrap_or(0))
 }
 
 fn text(value: &Value) -> String {

@@ -212,7 +212,7 @@ fn a_wait_takes_events_only_and_has_no_gates() {
         "{at: 2027-01-01T00:00:00Z}",
         "{absent: {event: x, for: 5m}}",
         "{manual: true}",
-        "{state: {entity: v1:h:s/a, field: status, to: down}, for: 5m}",
+        "{event: x, for: 5m}",
         "{event: x, debounce: 5s}",
     ] {
         let text = format!(
@@ -341,6 +341,166 @@ steps:
   - expect:
       emitted: {topic: out.q, total: 1}
       decisions: {automation: q, outcome: skipped, reason: disabled, total: 1}
+",
+    );
+}
+
+#[test]
+fn an_automation_whose_budget_is_used_up_is_paused_and_it_is_said() {
+    passes(
+        "
+scenario: no credit
+given:
+  automations:
+    - automation: buy
+      triggers: [{event: order}]
+      mode: queued
+      actions:
+        - http: {url: 'https://pay.example/{{ event.payload.n }}'}
+          retry: {max: 5, base: 1s}
+        - publish: {topic: bought, payload: {n: '{{ event.payload.n }}'}}
+  effects:
+    - {url: 'https://pay.example/1', error: {code: http.status, message: no credit, class: budget}}
+steps:
+  - publish: [{topic: order, payload: {n: 1}}, {topic: order, payload: {n: 2}}]
+  - advance: 5m
+  - expect:
+      effects: [{url: 'https://pay.example/1', attempt: 1}]
+      last_run: {automation: buy, status: failed, error: {code: http.status, class: budget}}
+      emitted: [{topic: automation.paused, payloads: [{automation: buy, reason: budget, code: http.status, message: no credit}]}]
+  - publish: {topic: order, payload: {n: 3}}
+  - expect:
+      decisions: {automation: buy, outcome: pending, reason: paused, total: 2}
+",
+    );
+}
+
+#[test]
+fn a_wait_for_a_state_may_ask_that_it_holds_for_a_while() {
+    let place = Place::new();
+    place.write(
+        "concepts.ew",
+        "@namespace(\"t\")\n@version(\"1.0.0\")\nconcept system {\n  status string\n  latency double\n}\n",
+    );
+    place.write(
+        "a.ew",
+        "@trigger(event=\"begin\")\nautomation a {\n  wait_for { state: { entity: \"v1:t:system/api\", field: \"status\", to: \"down\" }, for: 5m } timeout 1h\n  publish \"out.down\" { at: wait.event.payload.next.status, left: wait.remaining }\n}\n",
+    );
+    place.write(
+        "b.yaml",
+        "automation: b
+triggers: [{event: begin}]
+actions:
+  - wait_for: {trigger: {state: {entity: v1:t:system/api, field: status, to: down}, for: 5m}, timeout: 1h}
+  - publish: {topic: out.down, payload: {at: '{{ wait.event.payload.next.status }}', left: '{{ wait.remaining }}'}}
+---
+automation: n
+triggers: [{event: begin}]
+actions:
+  - wait_for: {numeric_state: {entity: v1:t:system, field: latency, above: 100}, for: 2m, timeout: 1h, on_timeout: continue}
+  - publish: {topic: out.slow, payload: {met: '{{ wait.completed }}'}}
+",
+    );
+    place.write(
+        "s.yaml",
+        "
+scenario: down for five minutes
+given: {files: [concepts.ew, a.ew, b.yaml], entities: {v1:t:system/api: {status: ok, latency: 10.0}, v1:t:system/db: {status: ok, latency: 10.0}}}
+steps:
+  - publish: {topic: begin}
+  - set: {v1:t:system/api: {status: down}}
+  - advance: 4m
+  - set: {v1:t:system/db: {status: down}}
+  - set: {v1:t:system/api: {status: ok}}
+  - advance: 10m
+  - expect: {emitted: {topic: out.down, total: 0}, runs: {automation: b, waiting: 1}}
+  - set: {v1:t:system/api: {status: down, latency: 200.0}}
+  - advance: 1m
+  - set: {v1:t:system/api: {latency: 300.0}}
+  - restart
+  - advance: 61s
+  - expect: {emitted: {topic: out.slow, payloads: [{met: true}]}}
+  - advance: 178s
+  - expect: {emitted: {topic: out.down, total: 0}}
+  - advance: 1s
+  - expect: {emitted: {topic: out.down, payloads: [{at: down, left: 2460}, {at: down, left: 2460}]}}
+---
+scenario: never down for long enough
+given: {files: [concepts.ew, a.ew, b.yaml], entities: {v1:t:system/api: {status: ok, latency: 10.0}}}
+steps:
+  - publish: {topic: begin}
+  - advance: 58m
+  - set: {v1:t:system/api: {status: down}}
+  - advance: 10m
+  - expect: {last_run: {automation: a, status: failed, error: wait.timeout}, emitted: {topic: out.slow, payloads: [{met: false}]}}
+",
+    );
+    let lines = place.run(&["test", "s.yaml", "--json", "--kill-at-waits"]).ok().lines();
+    assert!(lines.iter().all(|line| line["passed"] == true), "{lines:#?}");
+}
+
+#[test]
+fn every_loop_knows_its_item_and_index_unless_the_name_means_something_else() {
+    passes(
+        "
+scenario: loops
+given:
+  automations:
+    - automation: a
+      triggers: [{event: t}]
+      actions:
+        - for: x
+          in: [5, 7]
+          where: item > 4
+          do:
+            - publish: {topic: out.a, payload: {x: '{{ x }}', item: '{{ item }}', index: '{{ index }}'}}
+            - for: y
+              in: [1]
+              do: [{publish: {topic: out.b, payload: {item: '{{ item }}'}}}]
+    - automation: b
+      triggers: [{event: t}]
+      actions:
+        - {id: item, vars: {n: 1}}
+        - for: item
+          in: [2]
+          do: [{for: y, in: [3], do: [{publish: {topic: out.c, payload: {item: '{{ item }}'}}}]}]
+steps:
+  - publish: {topic: t}
+  - expect:
+      emitted:
+        - {topic: out.a, payloads: [{x: 5, item: 5, index: 0}, {x: 7, item: 7, index: 1}]}
+        - {topic: out.b, payloads: [{item: 1}, {item: 1}]}
+        - {topic: out.c, payloads: [{item: 2}]}
+",
+    );
+}
+
+#[test]
+fn a_long_base_of_a_retry_is_not_cut_short_and_a_limit_below_it_is_an_error() {
+    let retried = |retry: &str| {
+        format!(
+            "automation: a\ntriggers: [{{event: t}}]\nactions: [{{http: {{url: 'https://x.example/'}}, retry: {retry}}}]\n"
+        )
+    };
+    assert_eq!(found(&retried("{max: 2, base: 1h, limit: 30s}")), ["definition.invalid"]);
+    assert_eq!(found(&retried("{max: 2, base: 1h, limit: 1h}")), [] as [&str; 0]);
+    // It waits up to an hour, by chance at least two minutes: the chance is drawn from ids that are the same each time.
+    passes(
+        "
+scenario: patience
+given:
+  automations:
+    - automation: a
+      triggers: [{event: t}]
+      mode: parallel
+      actions: [{http: {url: 'https://x.example/'}, retry: {max: 1, base: 1h}}]
+  effects: [{error: {code: http.failed, class: transient}}]
+steps:
+  - publish: [{topic: t}, {topic: t}, {topic: t}, {topic: t}, {topic: t}, {topic: t}, {topic: t}, {topic: t}]
+  - advance: 30s
+  - expect: {runs: {automation: a, waiting: {gte: 6}}}
+  - advance: 1h
+  - expect: {runs: {automation: a, failed: {gte: 3}}}
 ",
     );
 }

@@ -57,6 +57,8 @@ fn switches(place: &Place) {
     place.run(&["runs", "start", "big_orders"]).exits(4);
     let id = started["id"].as_str().unwrap();
     assert_eq!(place.json(&["runs", "bulk", "cancel", "--dry-run"]), json!({"matched": 1, "done": 0}));
+    let refused = ["runs", "bulk", "run", "--outcome", "refused", "--reason", "storm_paused"];
+    assert_eq!(place.json(&refused), json!({"matched": 0, "done": 0}));
     assert_eq!(place.json(&["runs", "cancel", id])["status"], "cancelled");
     assert_eq!(place.json(&["runs", "retry", id])["attempt"], 2);
     assert_eq!(place.json(&["runs", "bulk", "cancel"]), json!({"matched": 1, "done": 1}));

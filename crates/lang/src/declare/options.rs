@@ -36,11 +36,19 @@ pub(crate) fn retry(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Retry> {
     let pairs = doc.map("max, base, mult, limit")?;
     only(pairs, "retry", &["max", "base", "mult", "limit"], faults);
     let max = get(pairs, "max").ok_or_else(|| doc.wrong("retry with \"max\""))?;
+    let base = get(pairs, "base").map(Doc::duration).transpose()?;
+    let most = get(pairs, "limit");
+    let limit = most.map(Doc::duration).transpose()?;
+    if let (Some(most), Some(base), Some(limit)) = (most, base, limit)
+        && limit < base
+    {
+        return Err(most.wrong("a limit that is not below \"base\"").hint("leave one of them out"));
+    }
     Ok(Retry {
         max: max.count("how often to try again")?,
-        base: get(pairs, "base").map(Doc::duration).transpose()?,
+        base,
         mult: get(pairs, "mult").map(|mult| mult.float("a factor")).transpose()?,
-        limit: get(pairs, "limit").map(Doc::duration).transpose()?,
+        limit,
     })
 }
 

@@ -230,6 +230,9 @@ pub struct WaitFor {
     pub trigger: TriggerKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
+    /// How long a state must hold.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub dwell: Option<Length>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Length>,
     pub on_timeout: OnTimeout,

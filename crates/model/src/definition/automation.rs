@@ -157,6 +157,13 @@ pub enum TriggerKind {
     Manual,
 }
 
+impl TriggerKind {
+    /// Whether time pulls it again and again.
+    pub fn recurs(&self) -> bool {
+        matches!(self, TriggerKind::Cron { .. } | TriggerKind::Every(_))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {

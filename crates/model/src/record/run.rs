@@ -6,7 +6,7 @@
 //!  wait.ended          d {"run","wait","how","event"?,"other_spaces"?}   body {"value"}, left out when null
 //!  run.ended           d {"run","status","code"?,"class"?}   body {"output"?,"message"?,"steps"?}
 //!  schedule.passed     d {"automation","trigger","through"}
-//!  automation.set      d {"automation","enabled"?,"paused"?,"reason"?,"failures"?}
+//!  automation.set      d {"automation","enabled"?,"paused"?,"reason"?,"failures"?,"backoff"?}
 //! ```
 //!
 //! **Invariant:** whatever a gate, a run or a wait becomes is written here; folding evaluates nothing.
@@ -54,6 +54,8 @@ pub struct RunStarted {
     pub parent: Option<String>,
     /// What started it when no trigger did: `automation:<name>`, or of a subscription `event:<topic>:<id>`.
     pub invoked_by: Option<String>,
+    /// The topic of the event that brought it, if one did.
+    pub topic: Option<String>,
     pub input: Value,
     /// What it shares its mode with.
     pub key: String,
@@ -80,6 +82,7 @@ impl RunStarted {
             rerun_of: None,
             parent: None,
             invoked_by: None,
+            topic: None,
             input: Value::Null,
             key: String::new(),
             synthetic: None,
@@ -179,6 +182,16 @@ pub struct AutomationSet {
     /// Permanent errors in a row so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+}
+
+/// Runs of a schedule that failed in a row, and until when its instants are left out; none: the row is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    pub failures: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// Everything that is written about automations and their runs.
@@ -225,6 +238,8 @@ struct StartedData<'a> {
     parent: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     invoked_by: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    topic: Option<Cow<'a, str>>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -363,6 +378,7 @@ impl RunRecord {
                 rerun_of: lent(started.rerun_of.as_ref()),
                 parent: lent(started.parent.as_ref()),
                 invoked_by: lent(started.invoked_by.as_ref()),
+                topic: lent(started.topic.as_ref()),
             }),
             RunRecord::Moved(moved) => to_text(&MovedData { run: moved.run, status: moved.status }),
             RunRecord::WaitEnded(ended) => {
@@ -486,6 +502,7 @@ fn started(at: &At<'_>) -> Result<RunStarted, DecodeError> {
         rerun_of: owned(data.rerun_of),
         parent: owned(data.parent),
         invoked_by: owned(data.invoked_by),
+        topic: owned(data.topic),
         input: body.input.into_owned(),
         key: body.key.into_owned(),
         synthetic: body.event.map(Cow::into_owned),

@@ -59,10 +59,10 @@ AutomationPage: automations! [Automation]; next string
 +Start: automation! string; input any; event any; dry_run boolean?
 Started: id! string
 Instants: next! [instant]
-Run: id string; automation string; version string; status string; trigger string; occurrence any; started_at instant; ended_at instant; attempt count; depth count; output any; error any; steps [any]; waits [any]; rerun_of string
+Run: id string; automation string; version string; status string; trigger string; triggered_by string; occurrence any; started_at instant; ended_at instant; attempt count; depth count; output any; error any; steps [any]; waits [any]; rerun_of string
 RunPage: runs! [Run]; next string
-+Bulk: do! =cancel|retry|resume; where! RunChoice; dry_run boolean?
-+RunChoice: automation string?; status =queued|running|waiting|completed|failed|cancelled?; since instant?
++Bulk: do! =cancel|retry|resume|run; where! RunChoice; dry_run boolean?
++RunChoice: automation string?; status =queued|running|waiting|completed|failed|cancelled?; outcome =refused?; reason =storm_paused|max_runs|budget?; since instant?
 BulkDone: matched! count; done! count
 +Rerun: from_step string?; allow_side_effects boolean?
 Wait: id! string; kind! string; step string; run! string; automation! string; since! instant; due instant; refs [string]; question any; to any; options [any]; effect any; quarantined any
@@ -81,7 +81,7 @@ DecisionPage: decisions! [Decision]; next string
 Explanation:
 +Simulate: event! any; advance duration
 Simulated:
-+Backtest: files! {string}; from instant?; to instant?
++Backtest: files! {string}; from any; to any
 Backtested:
 +SubscriptionDefinition: id string?; pattern! string; filter any; input_mapper any; automation! string; enabled boolean?; group string?
 +SubscriptionPatch: id string?; pattern string; filter any; input_mapper any; automation string; enabled any; group any

@@ -154,7 +154,8 @@ pub async fn bulk(call: Call) -> Answer {
         Some("cancel") => Verb::Cancel,
         Some("retry") => Verb::Retry,
         Some("resume") => Verb::Resume,
-        _ => return Err(wrong("do", "is one of cancel, retry, resume").into()),
+        Some("run") => Verb::Run,
+        _ => return Err(wrong("do", "is one of cancel, retry, resume, run").into()),
     };
     let dry_run = flag(&mut said, "dry_run")?;
     let bulk = chosen(verb, said.get("where"), dry_run)?;
@@ -169,16 +170,21 @@ fn chosen(verb: Verb, given: Option<&Value>, dry_run: bool) -> Result<Bulk, Prob
             "{\"automation\":\"page\"}, with \"status\" and \"since\" if you like; {} means every one",
         ));
     };
-    if let Some(unknown) = given.keys().find(|key| !matches!(key.as_str(), "automation" | "status" | "since"))
-    {
-        return Err(
-            wrong("where", &format!("has the unknown key \"{unknown}\"")).hint("automation, status, since")
-        );
+    let known: &[&str] = match verb {
+        Verb::Run => &["automation", "outcome", "reason", "since"],
+        _ => &["automation", "status", "since"],
+    };
+    if let Some(unknown) = given.keys().find(|key| !known.contains(&key.as_str())) {
+        return Err(wrong("where", &format!("has the unknown key \"{unknown}\"")).hint(known.join(", ")));
+    }
+    if given.get("outcome").is_some_and(|outcome| outcome != "refused") {
+        return Err(wrong("outcome", "is \"refused\": of others nothing is left to run").within("/where"));
     }
     let text = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
     status(text("status").as_deref())?;
     let since = instant(given, "since").map_err(|problem| problem.within("/where"))?;
-    Ok(Bulk { verb, automation: text("automation"), status: text("status"), since, dry_run })
+    let (automation, status, reason) = (text("automation"), text("status"), text("reason"));
+    Ok(Bulk { verb, automation, status, reason, since, dry_run })
 }
 
 /// A status that there is, or none.

@@ -43,4 +43,5 @@ mod subscriptions;
 mod tasks;
 mod tenants;
 mod tls;
+mod whys;
 mod ws;

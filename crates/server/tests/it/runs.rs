@@ -201,8 +201,9 @@ fn a_draft_is_tried_over_the_past_beside_what_really_ran() {
     parts(&server, 7);
     server.publish("order.placed", r#"{"total":900}"#);
     server.post("/v1/clock", r#"{"advance":"1h"}"#).ok(200);
+    let mut placed = Vec::new();
     for total in [10, 60, 700] {
-        server.publish("order.placed", &json!({ "total": total }).to_string());
+        placed.push(server.publish("order.placed", &json!({ "total": total }).to_string()));
         server.post("/v1/clock", r#"{"advance":"10m"}"#).ok(200);
     }
     let head = server.engine.main().unwrap().head();
@@ -216,6 +217,18 @@ fn a_draft_is_tried_over_the_past_beside_what_really_ran() {
     assert_eq!((&told["events"], &told["published"]), (&json!(3), &json!(2)), "{told}");
     let all = server.post("/v1/backtest", json!({ "files": files }).to_string()).ok(200);
     assert_eq!(all["automations"][0]["would"], 3, "{all}");
+    let would = |from: Value, to: Value| {
+        let asked = json!({"files": files, "from": from, "to": to}).to_string();
+        server.post("/v1/backtest", asked).ok(200)["automations"][0]["would"].clone()
+    };
+    let (second, third) = (placed[1], placed[2]);
+    assert_eq!(would(json!(second), json!(head)), 2, "positions");
+    assert_eq!(would(json!(second.to_string()), json!(third - 1)), 1, "the last one is not in it");
+    assert_eq!(would(json!("15m"), Value::Null), 1, "how long ago");
+    for from in [json!("noon"), json!(-1), json!([1])] {
+        let asked = json!({"files": files, "from": from}).to_string();
+        server.post("/v1/backtest", asked).refused(400, "request.invalid");
+    }
     assert_eq!(server.engine.main().unwrap().head(), head);
     server.post("/v1/backtest", r#"{"files":{"a.yaml":"automation: 5"}}"#).refused(422, "definition.invalid");
 }

@@ -148,14 +148,19 @@ fn last_event(state: &State, pending: &Pending) -> Result<Option<Arc<Event>>> {
 }
 
 fn still(state: &State, on: &TriggerKind, event: &Event, pending: &Pending) -> Result<bool> {
-    let Some(subject) = &event.envelope.subject else { return Ok(true) };
     if !matches!(on, TriggerKind::State { .. } | TriggerKind::NumericState { .. }) {
         return Ok(true);
     }
+    still_holds(state, on, event, &pending.armed)
+}
+
+/// Whether the row of a change is, as it is now, in the state that the change brought about.
+pub fn still_holds(state: &State, on: &TriggerKind, event: &Event, armed: &Value) -> Result<bool> {
+    let Some(subject) = &event.envelope.subject else { return Ok(true) };
     let space = &event.envelope.space;
     let row = state.row_near(&subject.kind, space, &subject.id)?;
     let row = row.map_or(Value::Null, |row| Value::Object(row.fields));
-    holds(state, on, space, &row, &pending.armed)
+    holds(state, on, space, &row, armed)
 }
 
 /// Whether a row is still in the state that armed a dwell.

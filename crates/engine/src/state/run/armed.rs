@@ -72,7 +72,7 @@ impl State {
 }
 
 fn rechecks(wait: &Wait) -> bool {
-    matches!(&wait.kind, WaitKind::Until { recheck: Some(_), .. })
+    matches!(&wait.kind, WaitKind::Until { recheck: Some(_), .. }) || wait.held().is_some()
 }
 
 #[cfg(test)]

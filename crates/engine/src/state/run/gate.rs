@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::backoff::{self, Backoffs};
 use super::{Timer, shifted};
 use crate::apply::Place;
 use crate::state::{Result, State};
@@ -78,6 +79,8 @@ pub struct Gates {
     changed: HashMap<GateKey, Option<Value>>,
     /// Automations that have failed since they last ended well: of the others nothing is remembered.
     failing: HashSet<String>,
+    /// Schedules that failed since then.
+    pub(super) backoffs: Backoffs,
     pub pending: BTreeMap<OccurrenceId, Pending>,
     /// By automation and key, in the order in which they came to their gate.
     by_key: HashMap<(String, String), BTreeSet<(Position, OccurrenceId)>>,
@@ -223,7 +226,14 @@ impl State {
 
     /// A pending one is pending at a later gate from here on.
     pub(crate) fn move_occurrence(&mut self, place: Place, moved: &OccurrenceMoved) {
-        let Some(before) = self.leave_pending(moved.of) else { return };
+        let Some(before) = self.leave_pending(moved.of) else {
+            // One that was refused takes a place after all, with all that it needs.
+            if moved.verdict.outcome == Outcome::Pending && moved.verdict.values["start"].is_object() {
+                let pending = self.pending_by(place, &moved.verdict, Vec::new());
+                self.put_pending(moved.of, pending);
+            }
+            return;
+        };
         self.set_gates(&before.automation, &moved.verdict.set);
         let mut pending = self.pending_by(place, &moved.verdict, before.events.clone());
         (pending.hash, pending.batch) = (before.hash, pending.batch || before.batch);
@@ -268,7 +278,7 @@ impl State {
         }
     }
 
-    fn set_gates(&mut self, automation: &str, sets: &[GateSet]) {
+    pub(super) fn set_gates(&mut self, automation: &str, sets: &[GateSet]) {
         for set in sets {
             let place = (automation.to_owned(), set.trigger.clone(), set.gate.clone(), set.key.clone());
             self.open_rows += 1;
@@ -294,10 +304,13 @@ impl State {
             let (gate, trigger, key) = (FAILURES.to_owned(), String::new(), String::new());
             self.set_gates(&set.automation, &[GateSet { gate, trigger, key, value }]);
         }
+        let hash = self.catalog.automations.get(&set.automation).map(|a| a.hash.clone()).unwrap_or_default();
+        if let Some(backoff) = set.backoff {
+            self.set_backoff(&set.automation, backoff, &hash);
+        }
         if set.enabled.is_none() && set.paused.is_none() {
             return;
         }
-        let hash = self.catalog.automations.get(&set.automation).map(|a| a.hash.clone()).unwrap_or_default();
         let slot = self.runs.gates.settings.entry(set.automation.clone()).or_default();
         slot.hash = hash;
         slot.enabled = set.enabled.or(slot.enabled);
@@ -326,6 +339,7 @@ impl State {
     pub(crate) fn forget_automation(&mut self, name: &str) -> Result<()> {
         self.runs.gates.changed.retain(|(automation, ..), _| automation != name);
         self.runs.gates.failing.remove(name);
+        self.runs.gates.backoffs.remove(name);
         self.db.prepare_cached("DELETE FROM gate WHERE automation = ?1")?.execute([name])?;
         self.runs.gates.settings.remove(name);
         self.runs.gates.schedules.retain(|(automation, _), _| automation != name);
@@ -334,6 +348,7 @@ impl State {
     }
 
     pub(super) fn shift_pending(&mut self, by_ms: i64) {
+        self.shift_backoffs(by_ms);
         let ids: Vec<OccurrenceId> = self.runs.gates.pending.keys().copied().collect();
         for id in ids {
             let Some(pending) = self.runs.gates.pending.get_mut(&id).filter(|pending| pending.elapsed) else {
@@ -435,5 +450,6 @@ pub(super) fn load(db: &Connection) -> Result<Gates> {
     }
     let mut read = db.prepare("SELECT DISTINCT automation FROM gate WHERE gate = ?1")?;
     gates.failing = read.query_map([FAILURES], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    gates.backoffs = backoff::load(db)?;
     Ok(gates)
 }

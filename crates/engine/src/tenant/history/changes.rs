@@ -105,7 +105,12 @@ impl Changes {
         }
         self.tenant.with_history(|history| {
             let mut told = Vec::new();
-            for (of, position) in touched.0 {
+            let mut all = touched.0.clone();
+            for (of, position) in touched.0.iter().filter(|_| self.of == Changing::Decisions) {
+                let along = history.took_along(*of).map_err(broken)?;
+                all.extend(along.into_iter().map(|member| (member, *position)));
+            }
+            for (of, position) in all {
                 let found = match self.of {
                     Changing::Runs => history.run_from(of.0),
                     Changing::Decisions => history.decision(of),

@@ -30,6 +30,8 @@ pub enum Verb {
     Cancel,
     Retry,
     Resume,
+    /// Occurrences that were refused run after all.
+    Run,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct Bulk {
     pub automation: Option<String>,
     /// Absent: those that are in progress for a cancel, those that failed for the others.
     pub status: Option<String>,
+    /// Why they were refused, of those that are to run.
+    pub reason: Option<String>,
     pub since: Option<Timestamp>,
     pub dry_run: bool,
 }
@@ -108,13 +112,16 @@ impl Tenant {
 
     /// How many runs are meant, and for how many it was done.
     pub fn runs_in_bulk(&self, bulk: &Bulk) -> Result<Value, Problem> {
+        if bulk.verb == Verb::Run {
+            return self.run_refused(bulk);
+        }
         let ids = self.meant(bulk)?;
         let mut refused = Vec::new();
         for id in ids.iter().filter(|_| !bulk.dry_run) {
             let done = match bulk.verb {
                 Verb::Cancel => self.cancel_run(id).map(drop),
                 Verb::Retry => self.retry_run(id).map(drop),
-                Verb::Resume => self.resume_run(id).map(drop),
+                Verb::Resume | Verb::Run => self.resume_run(id).map(drop),
             };
             refused.extend(done.err().map(|problem| json!({"id": id, "code": problem.code().as_str()})));
         }
@@ -130,7 +137,7 @@ impl Tenant {
     fn meant(&self, bulk: &Bulk) -> Result<Vec<String>, Problem> {
         let by_default: &[&str] = match bulk.verb {
             Verb::Cancel => &["queued", "running", "waiting"],
-            Verb::Retry | Verb::Resume => &["failed"],
+            Verb::Retry | Verb::Resume | Verb::Run => &["failed"],
         };
         let mut wanted = Wanted {
             automation: bulk.automation.clone(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use engine::tenant::backtest::Edge;
 use engine::tenant::runs::{Bulk, Rerun, Started, Verb};
 use engine::{Draft, Tenant};
 use model::{Code, Problem, Timestamp, time};
@@ -74,7 +75,9 @@ impl Reach {
             Reach::Local(local) => local.tenant.runs_in_bulk(bulk),
             Reach::Remote(client) => {
                 let mut chosen = json!({});
-                for (name, value) in [("automation", &bulk.automation), ("status", &bulk.status)] {
+                let named =
+                    [("automation", &bulk.automation), ("status", &bulk.status), ("reason", &bulk.reason)];
+                for (name, value) in named {
                     if let Some(value) = value {
                         chosen[name] = value.as_str().into();
                     }
@@ -132,23 +135,28 @@ impl Reach {
         }
     }
 
-    /// What a draft would have done between two instants.
+    /// What a draft would have done in a window, whose edges are as [`Edge::parse`] reads them.
     pub async fn backtest(
         &self,
         files: &BTreeMap<String, String>,
-        (from, to): (Option<Timestamp>, Option<Timestamp>),
+        (from, to): (Option<&str>, Option<&str>),
     ) -> Result<Value, Problem> {
         match self {
             Reach::Local(local) => {
                 let definitions = lang::declare::check_workspace(files).definitions;
-                let window = (from.unwrap_or(Timestamp::EPOCH), to.unwrap_or_else(|| local.tenant.now()));
-                local.tenant.backtest(&definitions, window)
+                let now = local.tenant.now();
+                let read = |text: Option<&str>, open: Timestamp| {
+                    text.map_or(Ok(Edge::Time(open)), |text| {
+                        Edge::parse(text, now).ok_or_else(|| no_edge(text))
+                    })
+                };
+                local.tenant.backtest(&definitions, (read(from, Timestamp::EPOCH)?, read(to, now)?))
             }
             Reach::Remote(client) => {
                 let mut said = json!({ "files": files });
-                for (name, at) in [("from", from), ("to", to)] {
-                    if let Some(at) = at {
-                        said[name] = json!(at);
+                for (name, text) in [("from", from), ("to", to)] {
+                    if let Some(text) = text {
+                        said[name] = text.into();
                     }
                 }
                 client.post("/v1/backtest", &said).await
@@ -175,7 +183,7 @@ fn done(tenant: &Tenant, verb: Verb, run: &str) -> Result<Value, Problem> {
     match verb {
         Verb::Cancel => tenant.cancel_run(run).and_then(|()| tenant.run(run)),
         Verb::Retry => tenant.retry_run(run),
-        Verb::Resume => tenant.resume_run(run),
+        Verb::Resume | Verb::Run => tenant.resume_run(run),
     }
 }
 
@@ -184,7 +192,13 @@ fn word(verb: Verb) -> &'static str {
         Verb::Cancel => "cancel",
         Verb::Retry => "retry",
         Verb::Resume => "resume",
+        Verb::Run => "run",
     }
+}
+
+pub fn no_edge(text: &str) -> Problem {
+    Problem::new(Code::UsageInvalid, format!("\"{text}\" is no position, instant or length of time"))
+        .hint("write 42, 2026-01-31T09:30:00Z, or 2h for two hours ago")
 }
 
 fn held_back(started: &Started, automation: &str) -> Problem {

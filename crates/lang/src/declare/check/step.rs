@@ -197,6 +197,10 @@ impl Checker<'_> {
         }
         let depth = scope.roots.len();
         scope.roots.extend([item.clone(), index.clone()]);
+        // They are known in every loop, whatever it calls them.
+        let known = ["item", "index"].map(str::to_owned).into_iter().filter(|name| !scope.has(name));
+        let known: Vec<String> = known.collect();
+        scope.roots.extend(known);
         let filter = given.filter.as_ref().map(|node| {
             self.yes_or_no(node);
             let (expr, found) = self.expr(node, scope);
@@ -272,6 +276,7 @@ impl Checker<'_> {
                 Action::WaitFor(definition::WaitFor {
                     trigger: made.on,
                     filter: made.filter,
+                    dwell: made.dwell,
                     timeout: timeout.as_ref().map(|timeout| self.length(timeout, scope, refs)),
                     on_timeout: on_timeout.unwrap_or(OnTimeout::Fail),
                 })
@@ -291,6 +296,7 @@ impl Checker<'_> {
             let what = "wait_for takes an event: time and people do not end it";
             self.error(fault(Code::DefinitionTrigger, span, what).hint("use delay, wait_until or ask"));
         }
+        let is_state = matches!(trigger.on, Kind::State { .. } | Kind::NumericState { .. });
         let gates = [
             ("window", trigger.window.is_some()),
             ("batch", trigger.batch.is_some()),
@@ -298,12 +304,12 @@ impl Checker<'_> {
             ("throttle", trigger.throttle.is_some()),
             ("rate", trigger.rate.is_some()),
             ("cooldown", trigger.cooldown.is_some()),
-            ("for", trigger.dwell.is_some()),
+            ("for", trigger.dwell.is_some() && !is_state),
         ];
         for (gate, _) in gates.into_iter().filter(|(_, is_set)| *is_set) {
-            let what = format!("{gate:?} is a gate of triggers; wait_for has none");
+            let what = format!("{gate:?} is a gate of triggers; wait_for has none for this");
             let hint = match gate {
-                "for" => "wait_until with a condition {state: {…, for: 5m}} waits for what holds",
+                "for" => "only a state or a numeric_state can hold for a while",
                 _ => "wait for the event alone",
             };
             self.error(fault(Code::DefinitionTrigger, span, what).hint(hint));

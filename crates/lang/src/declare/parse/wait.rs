@@ -57,15 +57,20 @@ impl Reader<'_> {
         Ok(Action::WaitUntil { condition, timeout, on_timeout })
     }
 
-    /// `wait_for "order.paid" where event.payload.id == … timeout 1d on timeout continue`
+    /// `wait_for "order.paid" where event.payload.id == … timeout 1d on timeout continue`, or a trigger in place of the
+    /// pattern: `wait_for { state: { entity: "v1:health:system/api", field: "status", to: "down" }, for: 5m }`
     fn wait_for(&mut self) -> Read<Action> {
         let pattern = Doc::of(self.p.expression()?);
-        let mut pairs = vec![(word("event", pattern.span), pattern)];
+        let span = pattern.span;
+        let mut pairs = match pattern.kind {
+            DocKind::Map(pairs) => pairs,
+            _ => vec![(word("event", span), pattern)],
+        };
         if self.p.accept_word("where") || self.p.accept_word("filter") {
             let filter = self.p.expression()?;
             pairs.push((word("filter", filter.span), Doc::of(filter)));
         }
-        let trigger = options::trigger(&pairs, pairs[0].1.span, &mut self.p.faults)?;
+        let trigger = options::trigger(&pairs, span, &mut self.p.faults)?;
         let (timeout, on_timeout) = self.timeout()?;
         Ok(Action::WaitFor { trigger: Box::new(trigger), timeout, on_timeout })
     }

@@ -220,8 +220,18 @@ impl Reading<'_> {
     fn wait_for(&mut self, value: &Doc) -> Read<Action> {
         let pairs = value.map("event, filter, timeout")?;
         let own = ["trigger", "timeout", "on_timeout"];
-        let known =
-            ["trigger", "timeout", "on_timeout", "event", "filter", "entity", "on", "state", "numeric_state"];
+        let known = [
+            "trigger",
+            "timeout",
+            "on_timeout",
+            "event",
+            "filter",
+            "entity",
+            "on",
+            "state",
+            "numeric_state",
+            "for",
+        ];
         only(pairs, "wait_for", &known, self.faults);
         let pairs = pairs.iter().filter(|(key, _)| known.contains(&key.text.as_str())).cloned();
         let (options, rest): (Vec<_>, Vec<_>) = pairs.partition(|(key, _)| own.contains(&key.text.as_str()));
