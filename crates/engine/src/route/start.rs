@@ -48,7 +48,10 @@ pub fn pause(draft: &mut Draft<'_>, automation: &Automation) -> Result<()> {
 
 /// What is pending with an event that is being erased ends first: it would begin where another one ends.
 pub fn settle_erased(draft: &mut Draft<'_>, events: &[Position]) -> Result<()> {
-    let holds = |pending: &Pending| pending.events.iter().any(|event| events.contains(event));
+    let holds = |pending: &Pending| {
+        let quoted = pending.start["position"].as_u64();
+        pending.events.iter().chain(&quoted).any(|event| events.contains(event))
+    };
     let pending = draft.state.pending().iter();
     let held: Vec<_> = pending.filter(|(_, pending)| holds(pending)).map(|(id, _)| *id).collect();
     held.into_iter().try_for_each(|id| settle(draft, id, Outcome::Skipped, Some("event.erased"), None))

@@ -308,6 +308,10 @@ fn of_run(event: &Event) -> Option<Value> {
             Some(json!({"type": "automation_updated", "automationId": payload["automation"],
             "enabled": false, "reason": payload["reason"]}))
         }
+        "automation.paused" => {
+            Some(json!({"type": "automation_updated", "automationId": payload["automation"],
+            "paused": true, "reason": payload["reason"]}))
+        }
         _ => None,
     }
 }

@@ -17,7 +17,8 @@ use crate::command::{Command, RunCommand};
 use crate::read;
 use crate::tenant::Tenant;
 
-const DISABLED: &str = "automation.disabled";
+/// Events that quote the error of a run.
+const QUOTES: [&str; 2] = ["automation.disabled", "automation.paused"];
 
 /// As much of a record's data as tells whom it concerns.
 #[derive(Default, Deserialize)]
@@ -55,8 +56,12 @@ pub(super) fn bodies(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Po
     let (events, concerned) = (doomed.events, over(tenant, doomed)?);
     // A start names its run to the history, with a body or without.
     let (mut bodies, mut decided) = (concerned.runs.clone(), BTreeSet::new());
+    let mut routed = BTreeSet::new();
     each(tenant, first_of(doomed), |record| {
         let position = record.position;
+        if record.kind == "routed" && of(record).event.is_some_and(|event| events.contains(&event)) {
+            routed.insert(position);
+        }
         // With the key of its space a body is erased already; what was derived from it is not.
         let gone = doomed.space.is_some() && record.body == Some(BodyRef::Erased);
         if !gone && !matches!(record.body, Some(BodyRef::Json(_))) {
@@ -66,6 +71,12 @@ pub(super) fn bodies(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Po
             "routed" if of(record).event.is_some_and(|event| events.contains(&event)) && !sets(record) => {
                 decided.insert(position);
                 bodies.insert(position);
+            }
+            "occurrence.moved" if quotes_start(record) => {
+                let moved = serde_json::from_str::<Settled>(record.data.get());
+                if moved.is_ok_and(|moved| routed.contains(&moved.of.0)) {
+                    bodies.insert(position);
+                }
             }
             "occurrence.settled" => {
                 let settled = serde_json::from_str::<Settled>(record.data.get());
@@ -85,10 +96,10 @@ pub(super) fn bodies(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<BTreeSet<Po
     Ok(bodies)
 }
 
-/// Whether it tells why an automation was switched off by one of these runs, and quotes it.
+/// Whether it tells why an automation was switched off or paused by one of these runs, and quotes it.
 fn tells_of(record: &RecordRef<'_>, concerned: &Concerned) -> bool {
     let Some(BodyRef::Json(text)) = &record.body else { return false };
-    if of(record).topic != DISABLED {
+    if !QUOTES.contains(&of(record).topic.as_str()) {
         return false;
     }
     let body = serde_json::from_str::<Value>(text.get()).unwrap_or_default();
@@ -173,6 +184,13 @@ fn sets(record: &RecordRef<'_>) -> bool {
     let body = serde_json::from_str::<Value>(text.get()).unwrap_or_default();
     let one = |verdict: &Value| verdict.get("set").is_some() || verdict.get("key").is_some();
     body.as_array().map_or_else(|| one(&body), |of| of.iter().any(one))
+}
+
+/// Whether one that was refused took a place in the queue with a copy of its event. That place was given up before.
+fn quotes_start(record: &RecordRef<'_>) -> bool {
+    let Some(BodyRef::Json(text)) = &record.body else { return false };
+    let body = serde_json::from_str::<Value>(text.get()).unwrap_or_default();
+    body["values"]["start"]["position"].is_u64()
 }
 
 /// Before it stands nothing that is concerned.

@@ -241,3 +241,36 @@ async fn the_first_event_of_a_batch_is_gone_from_the_run_that_has_it() {
     assert_eq!(before, after);
     assert!(holding(dir.path(), SECRET).is_empty());
 }
+
+const PAGES: &str = "
+- automation: pages
+  mode: queued
+  storm: {per_minute: 1, pause: true}
+  triggers: [{event: a}]
+  actions: [{delay: 1h}, {publish: {topic: out, payload: {name: '{{ event.payload.name }}'}}}]
+";
+
+#[tokio::test]
+async fn what_was_refused_and_queues_after_all_is_gone_too() {
+    use engine::tenant::runs::{Bulk, Verb};
+    let bench = Bench::new();
+    let files = [("pages.yaml".to_owned(), PAGES.to_owned())].into();
+    let checked = lang::declare::check_workspace(&files);
+    assert!(!checked.has_errors(), "{:#?}", checked.findings);
+    bench.tenant.apply("test", checked.definitions).await.unwrap();
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        let draft = Draft::new("a", &json!({"name": SECRET}));
+        events.push(bench.engine.publish(draft).await.unwrap().position().unwrap());
+    }
+    bench.tenant.set_automation("pages", engine::command::Toggle::Resume).unwrap();
+    let (automation, status, reason, since) = (Some("pages".to_owned()), None, None, None);
+    let bulk = Bulk { verb: Verb::Run, automation, status, reason, since, dry_run: false };
+    assert_eq!(bench.tenant.runs_in_bulk(&bulk).unwrap(), json!({"matched": 2, "done": 2}));
+    assert_eq!(bench.tenant.erase(&events).await.unwrap(), 3);
+    assert_eq!(holding(bench.dir.path(), SECRET), Vec::<std::path::PathBuf>::new());
+    assert!(bench.tenant.live_runs(None).unwrap().is_empty());
+    let (before, after, dir) = rebuilt(bench).await;
+    assert_eq!(before, after);
+    assert!(holding(dir.path(), SECRET).is_empty());
+}
