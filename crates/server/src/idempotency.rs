@@ -52,7 +52,15 @@ const NOTED: [&str; 7] =
     ["/v1/automations", "/v1/runs", "/v1/waits", "/v1/subscriptions", "/v1/apply", "/v1/erase", PUBLISH];
 const PUBLISH: &str = "/v1/events";
 /// What is durable, and of whose answers only the fact is noted.
-const DONE: [&str; 5] = ["/v1/entities", "/v1/mutations", "/v1/logic", "/v1/tokens", "/v1/tenants"];
+const DONE: [&str; 7] = [
+    "/v1/entities",
+    "/v1/mutations",
+    "/v1/logic",
+    "/v1/tokens",
+    "/v1/tenants",
+    "/api/events/record",
+    "/v1/import",
+];
 /// Doors whose 200 shows a run, and with it what it made of its event.
 const OF_RUNS: [&str; 2] = ["/v1/automations", "/v1/runs"];
 

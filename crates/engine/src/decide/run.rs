@@ -47,6 +47,7 @@ fn by_hand(
         other_spaces: Vec::new(),
         event,
         trace,
+        band: Default::default(),
         cause: 0,
         parent: None,
         invoked_by: None,

@@ -63,6 +63,7 @@ fn dispatch(
         other_spaces: Vec::new(),
         event: Some(event),
         trace: None,
+        band: Default::default(),
         cause: position,
         parent: None,
         invoked_by: Some(invoked_by),

@@ -122,7 +122,7 @@ impl Seen {
         }
         let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
         if let Some(groups) = told["groups"].as_array_mut() {
-            groups.retain(|group| self.may_read(&text(group, "group")).is_ok());
+            groups.retain(|group| self.is_shown(&text(group, "group")).is_ok());
         }
         if let Some(waits) = told["waits"].as_array_mut() {
             waits.retain(|wait| self.run(&text(wait, "run")).is_ok());
@@ -188,7 +188,7 @@ impl Seen {
     }
 
     pub fn group(&self, name: &str) -> Result<GroupView, Problem> {
-        self.may_read(name)?;
+        self.is_shown(name)?;
         let mut view = self.tenant.group(name)?;
         self.cover(&mut view);
         Ok(view)
@@ -207,11 +207,12 @@ impl Seen {
         push.is_some_and(|push| self.tenant.shown_push(push).is_ok())
     }
 
+    fn is_shown(&self, name: &str) -> Result<(), Problem> {
+        if self.is_of_others_push(name) { Err(super::groups::no_group(name)) } else { self.may_read(name) }
+    }
+
     /// Refuses a group that can deliver nothing that is seen, as one that is not there.
     pub fn may_read(&self, name: &str) -> Result<(), Problem> {
-        if self.is_of_others_push(name) {
-            return Err(super::groups::no_group(name));
-        }
         if self.sight.is_whole() {
             return Ok(());
         }
@@ -245,7 +246,7 @@ impl Seen {
 
     /// As [`Tenant::pull`], passing over what is not seen.
     pub async fn pull(&self, name: &str, max: usize, wait: Duration) -> Result<Vec<Delivery>, Problem> {
-        self.may_read(name)?;
+        self.is_shown(name)?;
         self.tenant.pull_seen(name, max, wait, &self.sight).await
     }
 
@@ -270,7 +271,7 @@ impl Seen {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<DeadLetterPage, Problem> {
-        self.may_read(name)?;
+        self.is_shown(name)?;
         let mut page = self.tenant.dead_letters(name, limit, cursor)?;
         if !self.sight.sees_all() {
             let letters =

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use model::definition::{Call, Scope, TriggerKind};
+use model::event::Band;
 use model::record::{How, Outcome, Reason, Routed, RunRecord, RunStarted, Verdict};
-use model::{Code, Position};
+use model::{Code, Position, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{Flow, Result, Stopped, Walk, failure, refused};
@@ -209,6 +210,7 @@ impl Walk<'_, '_> {
             other_spaces: self.draft.state.seals.others(self.run.spaces(), &self.env.space),
             event: None,
             trace: self.traceparent.clone(),
+            band: self.band(),
             cause: self.run.event,
             parent: Some(self.run.id.clone()),
             invoked_by: Some(format!("automation:{}", self.run.automation)),
@@ -281,6 +283,8 @@ pub struct Invoked<'a> {
     pub event: Option<Value>,
     /// The W3C traceparent of who starts it.
     pub trace: Option<String>,
+    /// The highest band of what the caller has read.
+    pub band: Band,
     /// The event in the ledger that led here; 0: none.
     pub cause: Position,
     /// The run that calls it.
@@ -292,18 +296,17 @@ pub struct Invoked<'a> {
 /// Asks the gates that hold for every start and starts the run if they let it.
 pub(crate) fn invoke(
     draft: &mut crate::draft::Draft<'_>,
-    by: Invoked<'_>,
+    mut by: Invoked<'_>,
 ) -> std::result::Result<(Verdict, Option<u64>), Stopped> {
     let automation = draft.state.catalog.automations.named(by.name)?.clone();
     let space = by.space.clone().or_else(|| automation.definition.space.clone());
     let space = space.unwrap_or_else(|| occurrence::SYSTEM.to_owned());
     let context = format!("automation.invocation.{}", by.name);
     // What stands for the event says more than was given.
-    let input = if by.input.is_null() && by.event.is_none() { json!({}) } else { by.input };
-    let event = by.event.unwrap_or_else(|| {
-        let payload = payload_of(by.kind, &input);
-        traced(start::synthetic(&context, &space, &by.actor, payload, draft.now), by.trace)
-    });
+    let nothing = by.input.is_null() && by.event.is_none();
+    let input = if nothing { json!({}) } else { std::mem::take(&mut by.input) };
+    let said = by.event.take();
+    let event = said.unwrap_or_else(|| stands_for(&by, (&context, &space), &input, draft.now));
     let pulled = pulled_by(&automation, by.kind);
     let trigger = pulled.map_or(by.kind, |trigger| trigger.definition.id.as_str()).to_owned();
     let about = Arc::new(event.clone());
@@ -366,8 +369,13 @@ fn pulled_by<'a>(automation: &'a Automation, kind: &str) -> Option<&'a Trigger> 
     by_hand.find(|trigger| trigger.definition.on == TriggerKind::Manual)
 }
 
-fn traced(mut event: Value, trace: Option<String>) -> Value {
-    trace.into_iter().for_each(|trace| event["trace"] = trace.into());
+/// What stands for the event of a start that has none.
+fn stands_for(by: &Invoked<'_>, (topic, space): (&str, &str), input: &Value, now: Timestamp) -> Value {
+    let mut event = start::synthetic(topic, space, &by.actor, payload_of(by.kind, input), now);
+    by.trace.iter().for_each(|trace| event["trace"] = trace.as_str().into());
+    if by.band > Band::default() {
+        event["band"] = by.band.as_str().into();
+    }
     event
 }
 

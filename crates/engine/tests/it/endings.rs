@@ -186,5 +186,5 @@ async fn a_schedule_that_fails_for_good_is_switched_off_after_three_and_events_a
     assert_eq!(last_run(&rig)["occurrence"]["kind"], "event", "only instants are left out");
     (0..3).for_each(|_| rig.pass(10));
     assert!(!is_on(&rig, "bad"));
-    assert_eq!(ran_at(&rig, "bad"), [10, 40]);
+    assert_eq!(ran_at(&rig, "bad"), [10, 20], "what fails for good is not left alone first");
 }

@@ -4,10 +4,20 @@ use serde_json::Value;
 
 use crate::support::Place;
 
+const SAY: &str = r#"
+logic tell {
+  args { m any }
+  body { publishEvent({ topic: "out.logic", payload: { m: args.m } }) }
+}
+
+@trigger(event="call.x")
+automation calls { step run { logic tell(m: event.payload.m) } }
+"#;
+
 fn passes(scenario: &str) {
     let place = Place::new();
     place.write("s.yaml", scenario);
-    place.write("say.ew", "logic tell { args { m any } body { publishEvent({ topic: \"out.logic\", payload: { m: args.m } }) } }\n");
+    place.write("say.ew", SAY);
     let lines: Vec<Value> = place.run(&["test", "s.yaml", "--json", "--kill-at-waits"]).ok().lines();
     assert!(lines.iter().all(|line| line["passed"] == true), "{lines:#?}");
 }
@@ -82,16 +92,19 @@ steps:
 }
 
 #[test]
-fn what_logic_and_batches_publish_is_of_the_band_of_what_they_read() {
+fn what_logic_calls_and_batches_publish_is_of_the_band_of_what_they_read() {
     passes(
         r#"
 scenario: bands
 given:
   files: [say.ew]
   automations:
-    - automation: calls
-      triggers: [{event: call.x}]
-      actions: [{logic: tell, args: {m: '{{ event.payload.m }}'}}]
+    - automation: asks
+      triggers: [{event: ask.x}]
+      actions: [{automation: kid, args: {m: '{{ event.payload.m }}'}}]
+    - automation: kid
+      triggers: [{manual: true}]
+      actions: [{publish: {topic: out.kid, payload: {m: '{{ input.m }}'}}}]
     - automation: batches
       triggers: [{event: bat.x, batch: {count: 2, for: 1d}}]
       actions: [{publish: out.batch}]
@@ -102,9 +115,11 @@ given:
 steps:
   - publish: {topic: call.x, band: red, payload: {m: 1}}
   - expect: {emitted: {topic: seen.red, total: 1}}
+  - publish: {topic: ask.x, band: red, payload: {m: 1}}
+  - expect: {emitted: {topic: seen.red, total: 2}}
   - publish: {topic: bat.x, band: red}
   - publish: {topic: bat.x}
-  - expect: {emitted: {topic: seen.red, total: 2}}
+  - expect: {emitted: {topic: seen.red, total: 3}}
 "#,
     );
 }

@@ -171,6 +171,7 @@ mod tests {
         outbox.end(Problem::new(Code::ShuttingDown, "over"));
         assert!(matches!(outbox.next().await, Taken::Over(_)));
         outbox.push(3, 1 << 20);
-        assert_eq!((outbox.state().frames.len(), outbox.state().bytes), (0, 0), "nobody will take it");
+        let state = outbox.state();
+        assert_eq!((state.frames.len(), state.bytes), (0, 0), "nobody will take it");
     }
 }
