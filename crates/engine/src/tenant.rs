@@ -360,7 +360,7 @@ impl Tenant {
     fn answer_blocking(&self, mut pending: Pending) -> Result<Answer, Problem> {
         match self.0.writer.try_lock() {
             Ok(mut writer) => {
-                self.turn_hurried(&mut writer);
+                self.turn(&mut writer);
                 drop(writer);
                 self.hand_over_rest();
             }
@@ -388,7 +388,7 @@ impl Tenant {
         let quick = self.0.sync_nanos.load(Ordering::Relaxed) < INLINE_SYNC_MAX.as_nanos() as u64;
         match self.0.writer.try_lock() {
             Ok(mut writer) if quick && self.0.looking.load(Ordering::Acquire) == 0 => {
-                self.turn_hurried(&mut writer);
+                self.turn(&mut writer);
                 drop(writer);
                 self.hand_over_rest();
                 true

@@ -375,10 +375,10 @@ impl Writer {
     }
 
     /// The COMMIT of `state.db` once enough was folded. Called between batches, when everybody has been answered: the
-    /// ledger keeps the promise, so nobody waits for this. `hurried` leaves to [`Writer::settle`] what only has waited long.
-    pub fn commit_state_if_due(&mut self, moment: Moment, hurried: bool) -> Result<(), Fatal> {
+    /// ledger keeps the promise, so nobody waits for this.
+    pub fn commit_state_if_due(&mut self, moment: Moment) -> Result<(), Fatal> {
         let Some(opened) = self.state_opened else { return Ok(()) };
-        let old = !hurried && moment.real.saturating_sub(opened) >= STATE_OPEN_MAX;
+        let old = moment.real.saturating_sub(opened) >= STATE_OPEN_MAX;
         let due = old || self.state.open_rows >= STATE_ROWS_MAX;
         if due && !self.is_stuck() { self.try_commit_state() } else { Ok(()) }
     }

@@ -67,8 +67,10 @@ impl State {
         Ok(())
     }
 
+    /// Keys go with their events. One whose event waits for its time is younger than its first record.
     pub(crate) fn drop_keys_below(&mut self, first: Position) -> Result<()> {
-        self.open_rows += self.db.execute("DELETE FROM key WHERE position < ?1", [first])?;
+        let gone = "DELETE FROM key WHERE position < ?1 AND deferred_until IS NULL";
+        self.open_rows += self.db.execute(gone, [first])?;
         Ok(())
     }
 

@@ -94,7 +94,7 @@ impl Sandbox {
 
     pub fn turn(&mut self, commands: Vec<Command>) -> Result<Vec<Result<Answer, Problem>>, Problem> {
         let turn = self.writer.turn(self.moment, commands).map_err(|fatal| fatal.0)?;
-        self.writer.commit_state_if_due(self.moment, false).map_err(|fatal| fatal.0)?;
+        self.writer.commit_state_if_due(self.moment).map_err(|fatal| fatal.0)?;
         self.note(turn.committed)?;
         Ok(turn.answers)
     }

@@ -9,28 +9,18 @@ use crate::command::Answer;
 use crate::writer::{Moment, STATE_OPEN_MAX, Turn, Writer};
 
 impl Tenant {
-    /// One batch, and what is to be done after it. False when there was nothing to do.
+    /// One batch, and the COMMIT after it if that is due. False when there was nothing to do.
     pub(super) fn turn(&self, writer: &mut Option<Writer>) -> bool {
-        let turned = self.batch(writer);
-        self.commit_state(writer, false);
-        turned
-    }
-
-    /// One batch on the thread of a caller, who waits for nothing else.
-    pub(super) fn turn_hurried(&self, writer: &mut Option<Writer>) {
-        self.batch(writer);
-        self.commit_state(writer, true);
-    }
-
-    fn commit_state(&self, writer: &mut Option<Writer>, hurried: bool) {
         let moment = self.moment();
-        if let Some(Err(fatal)) = writer.as_mut().map(|open| open.commit_state_if_due(moment, hurried)) {
+        let turned = self.batch(writer, moment);
+        if let Some(Err(fatal)) = writer.as_mut().map(|open| open.commit_state_if_due(moment)) {
             *writer = None;
             self.stop(fatal);
         }
+        turned
     }
 
-    fn batch(&self, writer: &mut Option<Writer>) -> bool {
+    fn batch(&self, writer: &mut Option<Writer>, moment: Moment) -> bool {
         let (commands, replies) = self.0.mailbox.take();
         if commands.is_empty() && !self.0.ready.load(Ordering::Acquire) {
             return false;
@@ -39,7 +29,6 @@ impl Tenant {
             replies.into_iter().for_each(|reply| _ = reply.send(Err(closing())));
             return true;
         };
-        let moment = self.moment();
         open.heard = self.is_heard();
         match open.turn(moment, commands) {
             Ok(Turn { answers, committed }) => {

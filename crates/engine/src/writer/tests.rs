@@ -39,7 +39,7 @@ impl Rig {
         let boot = Duration::from_millis(self.ms);
         let moment = Moment { now: Timestamp::EPOCH.plus(boot), boot, real: boot };
         let answer = self.writer.turn(moment, vec![command]).unwrap().answers.remove(0);
-        self.writer.commit_state_if_due(moment, false).unwrap();
+        self.writer.commit_state_if_due(moment).unwrap();
         answer
     }
 
