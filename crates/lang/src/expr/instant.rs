@@ -169,7 +169,8 @@ fn exact_units(text: &str) -> Option<i128> {
         let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
         let (whole, part) =
             (if whole.is_empty() { "0" } else { whole }, if part.is_empty() { "0" } else { part });
-        if whole.len() > 18 || part.len() > 12 {
+        // With 22 digits no number of weeks is too large for the sum.
+        if whole.len() > 22 || part.len() > 12 {
             return None;
         }
         let fraction = part.parse::<i128>().ok()? * scale / 10i128.pow(part.len() as u32);

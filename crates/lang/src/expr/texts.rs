@@ -189,8 +189,9 @@ fn index_of<'a>(eval: &mut Eval<'a, '_>, function: Text, text: &str, args: &'a [
         }
         (_, None) => text.rfind(&*part),
         (_, Some(from)) => {
-            let end = (byte(from as usize) + part.len()).min(text.len());
-            text.get(..end).and_then(|head| head.rfind(&*part))
+            // Inside a character nothing ends, so what is cut off here begins nothing either.
+            let end = text.floor_char_boundary(byte(from as usize) + part.len());
+            text[..end].rfind(&*part)
         }
     };
     Ok(found.map_or(Val::int(-1), |at| Val::count(text[..at].chars().count())))

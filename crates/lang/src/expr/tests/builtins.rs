@@ -173,6 +173,11 @@ fn times_are_read_in_their_zones() {
         ("timestamp('2026-01-01T00:00:00+02:00')", json!("2025-12-31T22:00:00Z")),
         ("duration('90s').getMinutes() + duration('1.25s').getMilliseconds()", json!(251)),
         ("duration('-1.5s')", json!("-1.5s")),
+        ("duration('1000000000000000000ns')", json!("1000000000s")),
+        ("duration('-9223372036854775807ns')", json!("-9223372036.854775807s")),
+        ("'ta©o©αT'.lastIndexOf('©', 3)", json!(2)),
+        ("'b©'.lastIndexOf('b', 1)", json!(0)),
+        ("'éaé'.lastIndexOf('é', 1) + 'éaé'.lastIndexOf('é', 3)", json!(2)),
     ]);
     check_errors(&[
         ("timestamp('2025-02-29T00:00:00Z')", "expr.type"),
