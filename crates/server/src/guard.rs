@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use crate::caller::Call;
 use crate::connection::Held;
 use crate::problem::Refusal;
-use crate::{Doors, aside, audit, grpc, idempotency, maintain, mcp, origin, publish};
+use crate::{Doors, aside, audit, framing, grpc, idempotency, maintain, mcp, origin, publish};
 
 /// Answers one request, whatever happens inside.
 ///
@@ -97,9 +97,8 @@ async fn answered(router: Router, doors: Arc<Doors>, request: Request<Incoming>)
 }
 
 async fn worked(router: Router, doors: Arc<Doors>, request: Request<Incoming>) -> Response {
-    if doors.local
-        && let Err(problem) = origin::check(&request)
-    {
+    let origin = || if doors.local { origin::check(&request) } else { Ok(()) };
+    if let Err(problem) = framing::check(&request).and_then(|()| origin()) {
         return Refusal(problem).into_response();
     }
     // Pinned here, because it is large, and each future around it that owned it would copy it once more.

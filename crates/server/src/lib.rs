@@ -30,6 +30,7 @@ mod connection;
 mod declared;
 mod entities;
 mod events;
+mod framing;
 mod groups;
 mod grpc;
 mod guard;
