@@ -1,5 +1,6 @@
 //! The command line as a tree of types: every flag of contracts §1, and help that shows what to type.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -172,20 +173,36 @@ pub fn read() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut tree))
 }
 
+/// The words of this process's command line without the binary's own name. Never `std::env::args`, which panics at
+/// a word that is not UTF-8.
+pub fn words() -> Vec<String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// A word that is not UTF-8 is refused before anything is done, a path too: answers are JSON, which cannot say it.
+pub fn all_text(words: impl Iterator<Item = OsString>) -> Result<(), Problem> {
+    match words.enumerate().find(|(_, word)| word.to_str().is_none()) {
+        None => Ok(()),
+        Some((index, word)) => {
+            Err(Problem::new(Code::UsageInvalid, format!("argument {} is not UTF-8: {word:?}", index + 1))
+                .hint("write names and values in UTF-8; a file with such a name has to be renamed"))
+        }
+    }
+}
+
 /// What clap could not understand, as a problem: one line of what is wrong, one of what to type.
-pub fn usage(error: &clap::Error, words: impl Iterator<Item = String>) -> Problem {
+pub fn usage(error: &clap::Error, words: &[String]) -> Problem {
     let rendered = error.render().to_string();
     let first = rendered.lines().take_while(|line| !line.trim().is_empty());
     let message = first.map(str::trim).collect::<Vec<_>>().join(" ");
     let message = message.trim_start_matches("error: ").to_owned();
     let tip = rendered.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(str::to_owned);
     let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
-    let words: Vec<String> = words.collect();
-    let hint = misspelt(error, &words)
+    let hint = misspelt(error, words)
         .or(tip)
         .or_else(|| suggestion(error))
         .or_else(|| usage.map(|usage| format!("usage: {usage}")));
-    Problem::new(Code::UsageInvalid, message).hint(hint.unwrap_or_else(|| see_help(&words)))
+    Problem::new(Code::UsageInvalid, message).hint(hint.unwrap_or_else(|| see_help(words)))
 }
 
 /// The flag that was most likely meant. clap looks only at words that begin alike, and else proposes to pass the flag
@@ -217,8 +234,7 @@ fn meant<'a>(tree: &'a clap::Command, words: &[String]) -> (&'a clap::Command, S
 
 /// How the command of this process is called, without its own name: `groups put`.
 pub fn called() -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    meant(&tree(), &words).1.trim_start_matches("everwhen").trim_start().to_owned()
+    meant(&tree(), &words()).1.trim_start_matches("everwhen").trim_start().to_owned()
 }
 
 /// The help page of the command that was meant.

@@ -34,6 +34,9 @@ use session::Session;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Err(problem) = cli::all_text(std::env::args_os().skip(1)) {
+        return not_done(&problem);
+    }
     let Cli { global, command } = match cli::read() {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
@@ -108,15 +111,22 @@ fn not_understood(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let json = std::env::args_os().any(|word| word == "--json");
-    if !json && error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if !asks_for_json() && error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // `everwhen groups` alone asks what there is.
         let _ = error.print();
         return ExitCode::from(Code::UsageInvalid.exit());
     }
-    let problem = cli::usage(error, std::env::args());
-    Output::new(json, false).fail(&problem);
+    not_done(&cli::usage(error, &cli::words()))
+}
+
+/// A mistake in the command line is told before its flags are read.
+fn not_done(problem: &Problem) -> ExitCode {
+    Output::new(asks_for_json(), false).fail(problem);
     ExitCode::from(problem.code().exit())
+}
+
+fn asks_for_json() -> bool {
+    std::env::args_os().any(|word| word == "--json")
 }
 
 /// Where and why the last panic was, for the report; panics in tasks are caught elsewhere and only logged.

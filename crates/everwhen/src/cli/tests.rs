@@ -94,7 +94,7 @@ fn every_command_shows_examples_of_itself_that_are_understood() {
 
 fn told(words: &[&str]) -> Problem {
     let error = Cli::try_parse_from([&["everwhen"], words].concat()).err().unwrap();
-    usage(&error, words.iter().map(|word| (*word).to_owned()))
+    usage(&error, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
 }
 
 #[test]

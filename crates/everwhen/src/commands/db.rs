@@ -1,11 +1,12 @@
 //! `everwhen db`: a fresh copy of the derived state for SQL tools, so that nobody reads the live file.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::{Code, Problem};
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use serde_json::{Map, Value, json};
 
 use super::show;
@@ -25,7 +26,7 @@ pub struct Args {
     /// Run this query on the copy
     #[arg(long, value_name = "SQL")]
     sql: Option<String>,
-    /// Where the copy goes [default: the folder for temporary files]
+    /// Where the copy goes, a file that is not there yet [default: the folder for temporary files]
     #[arg(long, value_name = "FILE", conflicts_with = "sql")]
     to: Option<PathBuf>,
 }
@@ -38,15 +39,44 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
             .hint("name the directory with --data; the file is made when the tenant is first opened")
             .into());
     }
-    let default = || std::env::temp_dir().join(format!("everwhen-{tenant}-{}.db", std::process::id()));
-    let copy = args.to.clone().unwrap_or_else(default);
-    make_copy(&live, &copy).map_err(|error| failed("copy", &error))?;
+    let copy = args.to.clone().unwrap_or_else(|| passing(&tenant));
+    claim(&copy)?;
+    make_copy(&live, &copy).map_err(|error| {
+        let _ = std::fs::remove_file(&copy);
+        failed(&error)
+    })?;
     let Some(sql) = &args.sql else {
         return session.out.result(&json!({ "path": copy }), || copy.display().to_string());
     };
     let rows = query(&copy, sql);
     let _ = std::fs::remove_file(&copy);
     print(&rows.map_err(|error| refused(&error))?, session)
+}
+
+/// A name among the temporary files. What an earlier process of the same number left there was a copy, too.
+fn passing(tenant: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("everwhen-{tenant}-{}.db", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+/// Makes the file that the copy goes into: one that is there, say a ledger, is never written over.
+fn claim(copy: &Path) -> Result<(), Problem> {
+    let made = std::fs::File::options().write(true).create_new(true).open(copy);
+    let Err(error) = made else { return Ok(()) };
+    let name = copy.display();
+    Err(match error.kind() {
+        ErrorKind::AlreadyExists => Problem::new(Code::StoreExists, format!("\"{name}\" is there already"))
+            .hint("name a file that does not exist yet"),
+        kind => {
+            let code = match kind {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Code::StorageFull,
+                _ => Code::StorageReadOnly,
+            };
+            Problem::new(code, format!("\"{name}\" cannot be made: {error}"))
+                .hint("name a file in a folder that is there and that you may write")
+        }
+    })
 }
 
 /// SQLite's own backup sees one consistent state, also while a server writes.
@@ -56,7 +86,6 @@ fn make_copy(live: &Path, copy: &Path) -> rusqlite::Result<()> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     from.busy_timeout(Duration::from_secs(5))?;
-    let _ = std::fs::remove_file(copy);
     let mut to = Connection::open(copy)?;
     rusqlite::backup::Backup::new(&from, &mut to)?.run_to_completion(
         1_000,
@@ -107,8 +136,17 @@ fn print(Rows { names, rows }: &Rows, session: &Session) -> Result<(), Stop> {
     show::table(&session.out, &heading, cells, "no rows")
 }
 
-fn failed(what: &str, error: &rusqlite::Error) -> Problem {
-    Problem::new(Code::StorageFailed, format!("the {what} failed: {error}"))
+/// Only what SQLite finds wrong with the data itself is damage.
+fn failed(error: &rusqlite::Error) -> Problem {
+    let code = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => Code::StorageFull,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            Code::StorageReadOnly
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Code::StoreLocked,
+        _ => Code::StorageFailed,
+    };
+    Problem::new(code, format!("the copy failed: {error}"))
 }
 
 fn refused(error: &rusqlite::Error) -> Problem {

@@ -82,10 +82,14 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     told(&checks, session)
 }
 
-/// Only in a directory that nobody serves.
+/// Only in a directory that nobody serves. It is closed again: the checks ask whether somebody holds it, and open it anew.
 async fn lower(session: &Session) -> Result<(), Problem> {
     match Reach::existing(session).await? {
-        Reach::Local(local) => local.tenant.lower_schedules(),
+        Reach::Local(local) => {
+            local.tenant.lower_schedules()?;
+            drop(local);
+            session.close().await
+        }
         Reach::Remote(_) => Err(Problem::new(Code::RequestInvalid, "a server has the directory")
             .hint("stop it, then run this with --data")),
     }

@@ -1,16 +1,18 @@
 //! `everwhen publish`: one event from the command line, or many as lines of JSON.
 
+use bytes::Bytes;
 use clap::builder::PossibleValuesParser;
 use engine::admit::{Admitter, Context};
 use engine::{Caller, Draft};
 use model::event::push_text;
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::stdin;
 use crate::output::Stop;
 use crate::reach::Reach;
-use crate::reach::events::subject;
+use crate::reach::events::{line_answer, subject};
 use crate::session::{Place, Session};
 
 /// Append an event and print its position once it is on disk
@@ -69,7 +71,9 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         (Some(input), _) => publish_lines(input, session).await,
         (None, Some(topic)) => {
             let event = event_text(topic, &args)?;
-            refuse_before_it_begins(session, event.as_bytes())?;
+            if let Some(admitter) = before_it_begins(session)? {
+                judge(&admitter, event.as_bytes())?;
+            }
             let answer = Reach::or_create(session).await?.publish(event.into_bytes()).await?;
             session.out.result(&answer, || words(&answer))
         }
@@ -78,17 +82,20 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
 }
 
 /// What is refused anyway makes no directory and no tenant. Where there are some, they judge for themselves.
-fn refuse_before_it_begins(session: &Session, event: &[u8]) -> Result<(), Problem> {
-    let Place::Directory(data) = session.place()? else { return Ok(()) };
+fn before_it_begins(session: &Session) -> Result<Option<Admitter>, Problem> {
+    let Place::Directory(data) = session.place()? else { return Ok(None) };
     let tenant = session.tenant()?;
     if data.join("tenants").join(&tenant).exists() {
-        return Ok(());
+        return Ok(None);
     }
     let mut settings = session.config()?.settings;
     if let Some(switches) = settings.tenants.get(&tenant) {
         settings.switches = *switches;
     }
-    let admitter = Admitter::new(&settings, Vec::new())?;
+    Admitter::new(&settings, Vec::new()).map(Some)
+}
+
+fn judge(admitter: &Admitter, event: &[u8]) -> Result<(), Problem> {
     let draft = Draft::parse(event, &admitter.limits())?;
     // Any id and salt will do: nothing of it is kept.
     let mut context =
@@ -109,8 +116,7 @@ fn instant(text: &str) -> Result<String, String> {
 }
 
 async fn publish_lines(input: &str, session: &Session) -> Result<(), Stop> {
-    let lines = stdin::lines(input)?;
-    let reach = Reach::or_create(session).await?;
+    let mut lines = stdin::lines(input)?;
     let (mut failed, mut unread) = (0u64, Ok(()));
     let mut told = |answer: Value| {
         failed += u64::from(answer["error"].is_object());
@@ -120,7 +126,16 @@ async fn publish_lines(input: &str, session: &Session) -> Result<(), Stop> {
         }
         Ok(())
     };
-    reach.publish_lines(lines, &mut told).await?;
+    match before_it_begins(session)? {
+        None => Reach::or_create(session).await?.publish_lines(lines, &mut told).await?,
+        Some(admitter) => {
+            if let Some((refused, first)) = first_admitted(&admitter, &mut lines, &mut told).await? {
+                let mut told = |answer| told(further(answer, refused));
+                let lines = with_first(first, lines);
+                Reach::or_create(session).await?.publish_lines(lines, &mut told).await?;
+            }
+        }
+    }
     if failed == 0 {
         return unread;
     }
@@ -128,6 +143,48 @@ async fn publish_lines(input: &str, session: &Session) -> Result<(), Stop> {
         Problem::new(Code::EventInvalid, format!("{failed} lines were refused, the others are stored"))
             .hint("each refused line is named above; mend those and publish them again");
     Err(refused.with("refused", failed).into())
+}
+
+/// Answers lines until one is not refused: that one, and how many stood before it.
+async fn first_admitted(
+    admitter: &Admitter,
+    lines: &mut mpsc::Receiver<Bytes>,
+    told: &mut dyn FnMut(Value) -> Result<(), Stop>,
+) -> Result<Option<(u64, Bytes)>, Stop> {
+    let mut before = 0;
+    while let Some(line) = lines.recv().await {
+        if !line.trim_ascii().is_empty() {
+            match judge(admitter, &line) {
+                Ok(()) => return Ok(Some((before, line))),
+                Err(problem) => told(line_answer(before + 1, Err(problem)))?,
+            }
+        }
+        before += 1;
+    }
+    Ok(None)
+}
+
+/// A line that was taken out stands before the others again.
+fn with_first(first: Bytes, mut rest: mpsc::Receiver<Bytes>) -> mpsc::Receiver<Bytes> {
+    let (sender, receiver) = mpsc::channel(1_024);
+    tokio::spawn(async move {
+        let mut next = Some(first);
+        while let Some(line) = next {
+            if sender.send(line).await.is_err() {
+                return;
+            }
+            next = rest.recv().await;
+        }
+    });
+    receiver
+}
+
+/// Lines are counted from the first of the input, also when some were answered before the others went on.
+fn further(mut answer: Value, before: u64) -> Value {
+    if let Some(line) = answer["error"]["line"].as_u64() {
+        answer["error"]["line"] = json!(line + before);
+    }
+    answer
 }
 
 /// One line's answer, printed when it is true: whoever waits for it may be waiting to send the next line.

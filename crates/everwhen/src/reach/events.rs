@@ -258,7 +258,8 @@ async fn first(waiting: &mut VecDeque<(u64, Answer<'_>)>) -> Result<Value, Probl
     }
 }
 
-fn line_answer(line: u64, answer: Result<Value, Problem>) -> Value {
+/// What a line of many is answered; one that was refused says which it was.
+pub fn line_answer(line: u64, answer: Result<Value, Problem>) -> Value {
     answer.unwrap_or_else(|problem| {
         let mut error = error_json(&problem);
         error["line"] = json!(line);

@@ -205,3 +205,48 @@ fn a_row_whose_first_change_was_erased_is_rebuilt_with_who_made_it() {
     place.run(&["erase", &changes[0]["position"].to_string()]).ok();
     assert_eq!(place.json(&["verify"])["tenants"][0]["state"], "equal");
 }
+
+#[test]
+fn a_copy_of_the_state_is_written_over_nothing_that_is_there() {
+    let place = filled();
+    let segment = ".everwhen/tenants/main/ledger/00000000000000000001.jsonl";
+    let before = std::fs::read(place.path().join(segment)).unwrap();
+    for taken in [segment, ".everwhen"] {
+        let error = place.run(&["db", "--to", taken, "--json"]).exits(4).error();
+        assert_eq!(error["code"], "store.exists", "{error}");
+        assert!(error["message"].as_str().unwrap().contains(taken), "{error}");
+    }
+    assert!(before == std::fs::read(place.path().join(segment)).unwrap());
+    place.run(&["verify"]).ok();
+
+    place.run(&["db", "--to", "copy.db"]).ok();
+    let copy = std::fs::read(place.path().join("copy.db")).unwrap();
+    assert!(copy.starts_with(b"SQLite format 3\0"));
+    place.run(&["db", "--to", "copy.db"]).exits(4);
+    assert!(copy == std::fs::read(place.path().join("copy.db")).unwrap());
+}
+
+#[test]
+fn a_copy_that_has_no_place_is_not_called_damage() {
+    let place = filled();
+    place.write("file", "");
+    for nowhere in ["no/such/folder/copy.db", "file/copy.db", "/proc/copy.db"] {
+        let error = place.run(&["db", "--to", nowhere, "--json"]).exits(6).error();
+        assert_eq!(error["code"], "storage.read_only", "{error}");
+    }
+}
+
+#[test]
+fn doctor_does_not_stand_in_its_own_way_after_it_lowered_schedules() {
+    let place = filled();
+    let report = place.json(&["doctor", "--lower-schedules"]);
+    assert_eq!(report["ok"], true, "{report}");
+    let lock = report["checks"].as_array().unwrap().iter().find(|check| check["check"] == "lock").unwrap();
+    assert_eq!(lock["message"], "free", "{report}");
+    let server = place.serve();
+    assert_eq!(
+        place.run(&["doctor", "--lower-schedules", "--json"]).exits(2).error()["code"],
+        "request.invalid"
+    );
+    assert_eq!(server.signal("TERM"), 0);
+}

@@ -80,3 +80,64 @@ fn every_failure_says_what_to_do_next() {
     let done = place.run(&["events", "list"]).exits(2);
     assert!(done.err.contains("help: "), "{done:?}");
 }
+
+#[test]
+fn a_word_that_is_not_utf8_is_told_and_nothing_is_done() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let table: &[(&[&str], &[u8])] = &[
+        (&["publish"], b"\xff"),
+        (&["publish", "a.b"], b"\"\xff\""),
+        (&["init"], b"\xff"),
+        (&["apply"], b"\xff"),
+        (&["publish", "a.b", "--data"], b"\xff"),
+        (&["tail", "--no-follow"], b"--token=\xff"),
+        (&[], b"\xff"),
+    ];
+    for (args, word) in table {
+        let args = [&["--json"], *args].concat();
+        let output = place.command(&args).arg(OsStr::from_bytes(word)).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), err.lines().count()), (Some(2), 1), "{args:?}: {err}");
+        let error = &serde_json::from_str::<serde_json::Value>(&err).unwrap()["error"];
+        assert_eq!(error["code"], "usage.invalid", "{args:?}: {err}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("argument {} is not UTF-8", args.len() + 1)), "{message}");
+        assert!(message.contains("\\xFF"), "{message}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_binary_whose_own_name_is_not_utf8_works() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    for (args, code) in [(&["groups", "put", "g", "--pattern", "#"][..], 0), (&["nonsense"], 2)] {
+        let output = place.command(args).arg0(OsStr::from_bytes(b"\xff")).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+}
+
+#[test]
+fn lines_that_are_all_refused_make_no_directory() {
+    let place = Place::new();
+    let publish = ["publish", "--ndjson", "-", "--json"];
+    let done = place.run_with_input(&publish, "{\"topic\":\"a b\"}\n\nnot json\n").exits(4);
+    let lines: Vec<_> = done.lines().iter().map(|answer| answer["error"]["line"].clone()).collect();
+    assert_eq!(lines, [json!(1), json!(3)], "{done:?}");
+    assert!(done.err.contains("2 lines were refused"), "{done:?}");
+    place.run_with_input(&publish, "").ok();
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+
+    let input = "\n{\"topic\":\"a b\"}\n{\"topic\":\"a\"}\nno\n{\"topic\":\"b\"}\n";
+    let answers = place.run_with_input(&publish, input).exits(4).lines();
+    let lines: Vec<_> = answers.iter().map(|answer| answer["error"]["line"].clone()).collect();
+    assert_eq!(lines, [json!(2), json!(null), json!(4), json!(null)], "{answers:?}");
+    let stored = place.run(&["tail", "--no-follow", "--after", "0", "--json"]).ok().lines();
+    let topics: Vec<_> = stored.iter().map(|event| event["topic"].clone()).collect();
+    assert_eq!(topics, [json!("a"), json!("b")], "{stored:?}");
+}
