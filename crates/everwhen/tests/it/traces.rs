@@ -155,7 +155,7 @@ fn serve(place: &Place, sink: SocketAddr, more: &[(&str, &str)]) -> Server {
 fn one_trace_goes_from_a_publish_over_its_run_to_the_request_of_a_step() {
     let ((sink, at), (target, outside)) = (Sink::start(), Sink::start());
     let place = place(&format!(
-        "automation: flow\nmode: parallel\ntriggers:\n  - event: in.go\nactions:\n  - publish: {{topic: mid.done}}\n  - http: {{url: \"http://{outside}/x\", body: {{n: 1}}}}\n"
+        "automation: flow\nmode: parallel\nmax: 100\ntriggers:\n  - event: in.go\nactions:\n  - publish: {{topic: mid.done}}\n  - http: {{url: \"http://{outside}/x\", body: {{n: 1}}}}\n"
     ));
     let more = [("OTEL_SERVICE_NAME", "mine"), ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=canary%20key")];
     let server = serve(&place, at, &more);
@@ -219,7 +219,7 @@ fn one_trace_goes_from_a_publish_over_its_run_to_the_request_of_a_step() {
 fn a_run_that_waits_through_a_restart_stays_in_its_trace() {
     let ((sink, at), (target, outside)) = (Sink::start(), Sink::start());
     let place = place(&format!(
-        "automation: flow\nmode: parallel\ntriggers:\n  - event: in.go\nactions:\n  - wait_for: {{event: in.more}}\n  - http: {{url: \"http://{outside}/x\"}}\n"
+        "automation: flow\nmode: parallel\nmax: 100\ntriggers:\n  - event: in.go\nactions:\n  - wait_for: {{event: in.more}}\n  - http: {{url: \"http://{outside}/x\"}}\n"
     ));
     let server = serve(&place, at, &[]);
     publish(&server, "in.go", &traceparent());
@@ -243,7 +243,7 @@ fn a_run_that_waits_through_a_restart_stays_in_its_trace() {
 fn a_trace_that_is_not_sampled_is_told_nowhere_and_goes_on_as_such() {
     let ((sink, at), (target, outside)) = (Sink::start(), Sink::start());
     let place = place(&format!(
-        "automation: flow\nmode: parallel\ntriggers:\n  - event: in.go\nactions:\n  - http: {{url: \"http://{outside}/x\"}}\n"
+        "automation: flow\nmode: parallel\nmax: 100\ntriggers:\n  - event: in.go\nactions:\n  - http: {{url: \"http://{outside}/x\"}}\n"
     ));
     let server = serve(&place, at, &[("OTEL_TRACES_SAMPLER", "always_off")]);
     publish(&server, "in.go", &traceparent());
@@ -259,7 +259,7 @@ fn a_collector_that_is_not_there_costs_spans_and_nothing_else() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (target, outside) = Sink::start();
     let place = place(&format!(
-        "automation: flow\nmode: parallel\ntriggers:\n  - event: in.go\nactions:\n  - http: {{url: \"http://{outside}/x\"}}\n"
+        "automation: flow\nmode: parallel\nmax: 100\ntriggers:\n  - event: in.go\nactions:\n  - http: {{url: \"http://{outside}/x\"}}\n"
     ));
     let server = serve(&place, gone, &[("OTEL_BSP_MAX_QUEUE_SIZE", "1")]);
     (0..20).for_each(|_| drop(publish(&server, "in.go", "")));
@@ -283,7 +283,7 @@ fn a_collector_that_is_not_there_costs_spans_and_nothing_else() {
 fn without_a_collector_a_trace_is_handed_on_as_it_came_and_none_is_made_up() {
     let (target, outside) = Sink::start();
     let place = place(&format!(
-        "automation: flow\nmode: parallel\ntriggers:\n  - event: in.go\nactions:\n  - http: {{url: \"http://{outside}/x\"}}\n"
+        "automation: flow\nmode: parallel\nmax: 100\ntriggers:\n  - event: in.go\nactions:\n  - http: {{url: \"http://{outside}/x\"}}\n"
     ));
     let server = place.serve_with(&["w"]);
     publish(&server, "in.go", &traceparent());
@@ -299,7 +299,7 @@ fn without_a_collector_a_trace_is_handed_on_as_it_came_and_none_is_made_up() {
 fn pushes_and_tasks_hand_a_trace_on_and_a_task_that_is_done_is_a_span() {
     let ((sink, at), (target, outside)) = (Sink::start(), Sink::start());
     let place = place(
-        "automation: flow\nmode: parallel\ntriggers:\n  - event: in.go\nactions:\n  - task: {kind: print, input: {n: 1}}\n",
+        "automation: flow\nmode: parallel\nmax: 100\ntriggers:\n  - event: in.go\nactions:\n  - task: {kind: print, input: {n: 1}}\n",
     );
     let server = serve(&place, at, &[]);
     let push = json!({"url": format!("http://{outside}/in"), "pattern": "in.go"});
