@@ -231,7 +231,7 @@ impl Automations {
                 routes.targets.push((automation.clone(), index));
             }
         }
-        routes.hear_runs = crate::lifecycle::TOPICS.iter().any(|topic| routes.has(topic));
+        routes.hear_runs = model::event::TOLD.iter().any(|topic| routes.has(topic));
         self.routes = Arc::new(routes);
     }
 

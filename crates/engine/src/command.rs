@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::admit::Prepared;
 use crate::entity::{Write, Written};
+use crate::route::lost::Lost;
 use crate::run::{WaitId, Walked};
 
 pub enum Command {
@@ -110,11 +111,8 @@ pub enum RunCommand {
         run: String,
         why: String,
     },
-    /// What these runs read is to be erased: they are over, and what waits with these events never begins.
-    Lose {
-        runs: Vec<Position>,
-        events: Vec<Position>,
-    },
+    /// Its runs are over, and what waits with something of it never begins.
+    Lose(Box<Lost>),
     /// A run that has ended goes on or begins anew; with another id, beside it.
     Again(Box<Again>),
     /// Of a person who was asked.
@@ -281,6 +279,8 @@ pub struct Plan {
     pub added: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
+    /// The hash of each that is changed or removed, as it is before: who looked at the plan looked at these.
+    pub replaces: BTreeMap<String, String>,
     /// Runs in progress that stay on a version other than the one in force then, by automation.
     pub runs_on_old: BTreeMap<String, u64>,
     /// Runs in progress of automations that are removed, which end with them.
@@ -300,6 +300,9 @@ impl Plan {
             "added": self.added, "changed": self.changed, "removed": self.removed,
             "runs_on_old_versions": self.runs_on_old, "position": self.position,
         });
+        if !self.replaces.is_empty() {
+            told["replaces"] = json!(self.replaces);
+        }
         if !self.runs_cancelled.is_empty() {
             told["runs_cancelled"] = json!(self.runs_cancelled);
         }

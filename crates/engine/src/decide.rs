@@ -27,8 +27,8 @@ pub struct Entry {
     pub encoded: NewRecord,
     /// Events that go out with it to whoever listens, and are written nowhere.
     pub told: Vec<Arc<Event>>,
-    /// Whose key its body is sealed with, when the record itself does not say.
-    pub space: Option<String>,
+    /// Whose keys its body is sealed with, when the record itself does not say.
+    pub spaces: Option<Vec<String>>,
 }
 
 impl Entry {
@@ -40,11 +40,11 @@ impl Entry {
 
     /// The same, of an event in this space.
     pub fn within(self, space: &str) -> Entry {
-        Entry { space: Some(space.to_owned()), ..self }
+        Entry { spaces: Some(vec![space.to_owned()]), ..self }
     }
 
     pub fn formed(record: Record, encoded: NewRecord) -> Entry {
-        Entry { record, encoded, told: Vec::new(), space: None }
+        Entry { record, encoded, told: Vec::new(), spaces: None }
     }
 
     /// How long its body is.

@@ -123,6 +123,13 @@ impl<'a> Draft<'a> {
         self.push(Record::Run(record))
     }
 
+    /// As [`Draft::push_run`], of a record that does not say what it quotes: something of these spaces.
+    pub fn push_within(&mut self, record: RunRecord, spaces: Vec<String>) -> Result<Position> {
+        self.raise_format()?;
+        let entry = Entry::new(Record::Run(record), self.entropy);
+        self.add(Entry { spaces: Some(spaces), ..entry })
+    }
+
     pub fn raise_format(&mut self) -> Result<()> {
         if self.state.format < FORMAT_OF_RUNS {
             self.push(Record::FormatRaised { format: FORMAT_OF_RUNS })?;

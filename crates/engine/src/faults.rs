@@ -9,6 +9,7 @@
 //! `charge_before_start`: a gate that limits starts counts what did not start. `fire_by_index_id`: a timer fires though its
 //! wait has ended. `claim_before_run`: an occurrence is said to run in another commit than its run, which a crash loses.
 //! `key_per_life`: an effect that is tried again after a crash has another idempotency key.
+//! `rows_at_hand_lost`: rows that deciding keeps at hand are forgotten before they are in the table.
 //! `mask_raw_only`: what comes back is searched for secrets as they are, and for no other form of them.
 
 /// Whether `EVERWHEN_FAULT` names this bug. Always false without the cargo feature `faults`.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::apply::Place;
 use crate::lifecycle;
+use crate::route::lost::TOLD;
 use crate::state::{Fault, Result};
 
 mod merged;
@@ -272,12 +273,13 @@ impl History {
     }
 
     /// Takes out what was erased from the ledger, as if it were read again from there: what runs that started at these
-    /// positions said, with their steps, and what decisions about events at these positions saw.
+    /// positions said, with their steps, and what decisions at these positions or about events there saw.
     pub fn erase(&self, positions: &BTreeSet<Position>) -> Result<()> {
         let kept = "body = json_remove(body, '$.output', '$.values', '$.error.message', '$.key')";
         let each = [
             format!("UPDATE run SET {kept} WHERE position = ?1"),
             format!("UPDATE decision SET {kept} WHERE event = ?1"),
+            format!("UPDATE decision SET {kept} WHERE position = ?1"),
             "DELETE FROM step WHERE run = ?1".to_owned(),
         ];
         self.db.execute_batch("BEGIN IMMEDIATE")?;
@@ -458,7 +460,7 @@ fn pending_at(verdict: &Verdict) -> Value {
 /// What gates saw; what only the engine needs to go on is not for people.
 fn add_values(body: &mut Value, more: &Value) {
     let Value::Object(more) = more else { return };
-    let more = more.iter().filter(|(name, _)| !matches!(name.as_str(), "start" | "after"));
+    let more = more.iter().filter(|(name, _)| !matches!(name.as_str(), "start" | "after" | TOLD));
     let more: Vec<(String, Value)> = more.map(|(name, value)| (name.clone(), value.clone())).collect();
     if more.is_empty() {
         return;

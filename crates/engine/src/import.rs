@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::admit::{Caller, Draft};
 use crate::tenant::Tenant;
+use crate::tenant::audit::ELSEWHERE;
 use crate::{Outcome, Receipt};
 use here::Here;
 
@@ -125,6 +126,7 @@ impl Importer {
                 self.done.unknown_fields.insert(name);
             }
         }
+        of_another_house(&mut draft);
         let origin: Origin = serde_json::from_slice(line).unwrap_or_default();
         if origin.erased {
             self.done.erased += 1;
@@ -193,6 +195,15 @@ impl Importer {
             }
         }
         Ok(())
+    }
+}
+
+/// What the engine said of itself elsewhere is kept, under another name: read as its own words it would stand for acts and
+/// answers that never happened here.
+fn of_another_house(draft: &mut Draft) {
+    if let Some(said) = draft.topic.strip_prefix("engine.").filter(|_| !draft.topic.starts_with(ELSEWHERE)) {
+        draft.topic = format!("{ELSEWHERE}{said}");
+        draft.id = draft.id.take().map(|id| format!("imported:{id}"));
     }
 }
 

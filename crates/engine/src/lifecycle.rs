@@ -8,15 +8,15 @@ pub mod reread;
 
 use std::sync::Arc;
 
-use model::event::{Content, Envelope, Event, Subject};
+use model::event::{Band, Content, Envelope, Event, Subject, TOLD};
 use model::record::{RunEnded, Status};
 use model::topic::Pattern;
-use model::{Position, Timestamp};
+use model::{Code, Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::draft::Draft;
 use crate::route;
-use crate::run::Run;
+use crate::run::{Run, band_of, band_of_input};
 use crate::state::Result;
 
 const STARTED: &str = "automation.started";
@@ -36,17 +36,6 @@ fn ending(status: Status) -> &'static str {
     }
 }
 
-/// Every topic that such a view may have.
-pub const TOPICS: [&str; 7] = [
-    STARTED,
-    "automation.completed",
-    "automation.failed",
-    "automation.cancelled",
-    STEP_STARTED,
-    STEP_COMPLETED,
-    STEP_FAILED,
-];
-
 /// Those of them that a group can take: one to a record, so that its position says which.
 const OF_RUNS: [&str; 4] = [STARTED, "automation.completed", "automation.failed", "automation.cancelled"];
 
@@ -57,7 +46,17 @@ pub fn names_runs(pattern: &Pattern) -> bool {
 
 /// Whether an event with this topic is such a view.
 pub fn is_one(topic: &str) -> bool {
-    TOPICS.contains(&topic)
+    TOLD.contains(&topic)
+}
+
+/// The id of the run that such an event quotes: outputs and errors may say anything that it has read. That it was lost to
+/// an erasure says nothing.
+pub fn quoted_run(event: &Value) -> Option<&str> {
+    let (payload, error) = (&event["payload"], &event["payload"]["error"]);
+    let errs = error["message"].is_string() && error["code"] != Code::EventErased.as_str();
+    let says = errs || !payload["output"].is_null();
+    let of = event["topic"].as_str().filter(|topic| says && is_one(topic));
+    of.and_then(|_| event["run"].as_str())
 }
 
 /// Most of the time nobody wants any of this.
@@ -146,12 +145,20 @@ struct About<'a> {
     space: &'a str,
     event: Position,
     depth: u32,
+    /// The highest of what it has read: outputs and errors may quote it.
+    band: Band,
 }
 
-impl<'a> From<&'a Run> for About<'a> {
-    fn from(run: &'a Run) -> About<'a> {
+impl<'a> About<'a> {
+    fn of(draft: &Draft<'_>, run: &'a Run) -> Result<About<'a>> {
+        let began = match &run.synthetic {
+            Some(event) => band_of(event),
+            None => draft.state.event(run.event)?.map(|event| event.envelope.band).unwrap_or_default(),
+        };
+        let of_batch = band_of_input(&run.occurrence.kind, &run.input);
+        let band = began.max(of_batch).max(run.walk.band);
         let Run { id, automation, trigger, space, event, depth, .. } = run;
-        About { id, automation, trigger, space, event: *event, depth: *depth }
+        Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band })
     }
 }
 
@@ -177,6 +184,7 @@ impl About<'_> {
             cause: (self.event > 0).then_some(self.event),
             depth: self.depth + LEAP,
             run: Some(self.id.to_owned()),
+            band: self.band,
             ..Envelope::default()
         };
         let content = Content::new(&payload.to_string(), None);
@@ -185,14 +193,14 @@ impl About<'_> {
 }
 
 fn tell(draft: &mut Draft<'_>, run: &Run, topic: &str, more: Value) -> Result<()> {
-    let about = About::from(run);
+    let about = About::of(draft, run)?;
     let event = about.event(topic, &about.payload(more), (draft.next() - 1, draft.now));
     if draft.heard {
         // Without a position: a follower that comes back with one would miss what is written before it.
         draft.tell(Arc::new(Event { position: 0, ..event.clone() }));
     }
     let by_one = run.synthetic.as_ref().and_then(|event| event["topic"].as_str()).is_some_and(is_one);
-    if by_one { Ok(()) } else { route::view(draft, &event) }
+    if by_one { Ok(()) } else { route::view(draft, &event, &run.spaces()) }
 }
 
 /// `schedule manual event:<topic> automation:<name>`, as people ask for it.

@@ -1,5 +1,6 @@
 //! Whom an event concerns: waits it ends, triggers it pulls. In the commit of the event itself (rules R6).
 
+pub mod lost;
 pub mod occurrence;
 pub mod start;
 mod wake;
@@ -148,7 +149,8 @@ fn parted(state: &State, event: &Event, verdicts: Vec<Verdict>) -> Vec<(Routed, 
 }
 
 /// As [`one`], for an event that is written nowhere: triggers that name it are pulled, and what starts carries it along.
-pub fn view(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
+/// `spaces`: all of which it may quote something.
+pub fn view(draft: &mut Draft<'_>, event: &Event, spaces: &[String]) -> Result<()> {
     let value = Arc::new(event.to_value());
     let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
     let came = Came { event, value: &value, now: draft.now, sample: 0 };
@@ -161,7 +163,8 @@ pub fn view(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
             continue;
         }
         if let Some(passed) = came.meets(&Memory::of(draft.state), automation, trigger)? {
-            start::by_view(draft, automation, trigger, event, (&value, passed))?;
+            let view = start::View { event, value: &value, spaces };
+            start::by_view(draft, automation, trigger, &view, passed)?;
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ mod taken;
 
 use std::collections::BTreeMap;
 
-use model::event::Event;
+use model::event::{Band, Event};
 use model::record::{How, Reason, RunStarted, Status};
 use model::{Position, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,17 @@ pub struct Run {
     pub walk: Walked,
 }
 
+/// The band of an event as it stands in what runs read; what is none has the least.
+pub fn band_of(event: &Value) -> Band {
+    event["band"].as_str().and_then(Band::parse).unwrap_or_default()
+}
+
+/// The highest band of the events that a batch brought.
+pub fn band_of_input(kind: &str, input: &Value) -> Band {
+    let batch = input["events"].as_array().filter(|_| kind == "batch");
+    batch.into_iter().flatten().map(band_of).max().unwrap_or_default()
+}
+
 /// How far it has come: the part that `run.moved` writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Walked {
@@ -81,6 +92,9 @@ pub struct Walked {
     /// Sealed spaces, besides its own, of which it holds something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_spaces: Vec<String>,
+    /// The highest band of what it was told on its way: events that it waited for, answers of runs that it called.
+    #[serde(default, skip_serializing_if = "Band::is_least")]
+    pub band: Band,
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -335,6 +349,11 @@ pub struct Ended {
 }
 
 impl Walked {
+    /// It has been told something of this band.
+    pub fn hears(&mut self, band: Band) {
+        self.band = self.band.max(band);
+    }
+
     /// It has come to hold something of these.
     pub fn holds(&mut self, spaces: &[String]) {
         let new =

@@ -203,6 +203,15 @@ pub(crate) fn closing() -> Problem {
     Problem::new(Code::ShuttingDown, "the engine is shutting down").hint("try again once it is back")
 }
 
+/// A command in the mailbox whose caller may go away before it has seen to the writer.
+struct Posted<'a>(&'a Tenant);
+
+impl Drop for Posted<'_> {
+    fn drop(&mut self) {
+        self.0.hand_over_rest();
+    }
+}
+
 impl Tenant {
     pub fn name(&self) -> &str {
         &self.0.name
@@ -331,8 +340,16 @@ impl Tenant {
     }
 
     /// The writer's answer to what was put into its mailbox before.
-    async fn answer(&self, pending: Pending) -> Result<Answer, Problem> {
-        if self.run_or_hand_over() {
+    async fn answer(&self, mut pending: Pending) -> Result<Answer, Problem> {
+        let posted = Posted(self);
+        // Whoever else on this thread is about to ask does it first: one sync then carries all of them.
+        tokio::task::yield_now().await;
+        if let Ok(answer) = pending.try_recv() {
+            return answer;
+        }
+        let here = self.run_or_hand_over();
+        drop(posted);
+        if here {
             // The sync was on this thread, and those whom the batch woke wait for it: a caller that publishes one event after
             // the other would keep them waiting as long as the runtime lets it, which is many syncs.
             tokio::task::yield_now().await;

@@ -32,7 +32,7 @@ use crate::draft::Draft;
 use crate::env::Env;
 use crate::lifecycle;
 use crate::route::{self, occurrence, start};
-use crate::run::{Block, Run};
+use crate::run::{Block, Run, band_of};
 use crate::state::{Fault, Result as StateResult};
 
 pub(crate) use call::{Invoked, call_logic, invoke};
@@ -127,6 +127,8 @@ struct Walk<'d, 'a> {
     outside: Option<String>,
     /// Who answered the question of the step that is noted next.
     by: Option<String>,
+    /// The event that ended the wait of the step that is noted next.
+    took: Option<Position>,
     /// The W3C traceparent of the event it reads; what it causes has it, too.
     traceparent: Option<String>,
 }
@@ -248,6 +250,7 @@ fn ended(
     let record = RunEnded {
         run: run.position,
         status,
+        band: run.walk.band,
         code: failure.as_ref().map(|failure| failure.code.clone()),
         class: failure.as_ref().map(|failure| failure.class.to_owned()),
         message: failure.as_ref().map(|failure| failure.message.clone()),
@@ -280,12 +283,14 @@ pub fn after_end(
         };
         if let Some(waits) = draft.state.run(caller)?.filter(|caller| caller.wait(wait).is_some()) {
             let other_spaces = draft.state.seals.others(run.spaces(), &waits.space);
+            let band = run.synthetic.as_ref().map(band_of).unwrap_or_default().max(run.walk.band);
             let ended = model::record::WaitEnded {
                 run: caller,
                 wait,
                 how,
                 event: None,
                 other_spaces,
+                band,
                 by: None,
                 value,
             };
@@ -313,6 +318,7 @@ impl<'d, 'a> Walk<'d, 'a> {
             least_band: Band::default(),
             outside,
             by: None,
+            took: None,
         }
     }
 

@@ -17,6 +17,18 @@ use crate::{Position, Timestamp};
 pub use content::{BadBody, Body, Content};
 use fields::Fields;
 
+/// The topics of what is told of runs and written nowhere: triggers, groups and followers hear it, and nothing that reads what is
+/// written, as waits and batches do, ever finds it.
+pub const TOLD: [&str; 7] = [
+    "automation.started",
+    "automation.completed",
+    "automation.failed",
+    "automation.cancelled",
+    "automation.step.started",
+    "automation.step.completed",
+    "automation.step.failed",
+];
+
 /// How sensitive an event is; ordered, so that a group can say how much it may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -38,6 +50,10 @@ impl Band {
             Band::Red => "red",
             Band::Black => "black",
         }
+    }
+
+    pub fn is_least(&self) -> bool {
+        *self == Band::default()
     }
 
     pub fn parse(text: &str) -> Option<Band> {

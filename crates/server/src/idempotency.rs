@@ -51,16 +51,22 @@ const TOPIC: &str = "engine.request.answered";
 const NOTED: [&str; 7] =
     ["/v1/automations", "/v1/runs", "/v1/waits", "/v1/subscriptions", "/v1/apply", "/v1/erase", PUBLISH];
 const PUBLISH: &str = "/v1/events";
-/// What is durable, and of whose answers only the fact is noted.
-const DONE: [&str; 7] = [
-    "/v1/entities",
-    "/v1/mutations",
-    "/v1/logic",
-    "/v1/tokens",
-    "/v1/tenants",
-    "/api/events/record",
-    "/v1/import",
+const RECORD: &str = "/api/events/record";
+/// What changes nothing that lasts. Of everything else, that it was done is noted.
+const PASSING: [&str; 10] = [
+    "/v1/plan",
+    "/v1/queries/",
+    "/v1/simulate",
+    "/v1/backtest",
+    "/v1/tasks/",
+    "/v1/clock",
+    "/v1/verify",
+    "/v1/backup",
+    "/v1/audit",
+    "/mcp",
 ];
+/// What is asked of a group for single deliveries, whose tokens say which.
+const OF_DELIVERIES: [&str; 5] = ["/pull", "/ack", "/nack", "/extend", "/reject"];
 /// Doors whose 200 shows a run, and with it what it made of its event.
 const OF_RUNS: [&str; 2] = ["/v1/automations", "/v1/runs"];
 
@@ -99,8 +105,8 @@ struct Given {
 
 /// Whether a request is answered by way of its key.
 pub fn concerns(method: &Method, path: &str, headers: &HeaderMap) -> bool {
-    let asked = path.starts_with("/v1/") && path != PUBLISH || path.starts_with("/api/") || path == "/mcp";
-    method == Method::POST && asked && headers.contains_key(KEY)
+    let asked = path.starts_with("/v1/") || path.starts_with("/api/") || path == "/mcp";
+    method == Method::POST && asked && path != PUBLISH && path != RECORD && headers.contains_key(KEY)
 }
 
 /// Whether several events may be published under one key; each line of NDJSON is a publish of its own.
@@ -325,7 +331,7 @@ async fn noted(tenant: &Tenant, key: &str) -> Option<Value> {
 
 async fn note(doors: &Doors, tenant: &Tenant, (key, print, path): (&str, Print, &str), given: &Given) {
     let within = |list: &[&str]| list.iter().any(|root| path.starts_with(root));
-    if !within(&NOTED) && !within(&DONE) {
+    if within(&PASSING) || of_deliveries(path) {
         return;
     }
     let mut said = json!({"request": model::id::hex(&print), "path": path, "status": given.status.as_u16()});
@@ -342,6 +348,11 @@ async fn note(doors: &Doors, tenant: &Tenant, (key, print, path): (&str, Print, 
         let request_id = crate::audit::request_id();
         tracing::warn!(request_id, %problem, "an idempotency key could not be noted; it is known until the server stops");
     }
+}
+
+fn of_deliveries(path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or_default();
+    path.starts_with("/v1/groups/") && OF_DELIVERIES.iter().any(|end| path.ends_with(end))
 }
 
 fn given(note: &Value) -> Option<Given> {

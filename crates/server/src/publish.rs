@@ -133,7 +133,7 @@ pub fn event_bytes_max(limits: &Limits) -> usize {
 }
 
 /// An empty key would be no key, and a client that sends one believes that it has one.
-fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let key = text(headers, &KEY)?.map(str::to_owned);
     if key.is_none() && headers.contains_key(&KEY) {
         let why = "is empty";
@@ -148,7 +148,7 @@ fn key_of_many() -> Problem {
 }
 
 /// The header is the event's key; both may be given when they say the same.
-fn with_key(draft: &mut Draft, key: Option<String>) -> Result<(), Problem> {
+pub fn with_key(draft: &mut Draft, key: Option<String>) -> Result<(), Problem> {
     let Some(key) = key else { return Ok(()) };
     match &draft.key {
         Some(other) if *other != key => {

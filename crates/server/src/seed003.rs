@@ -26,8 +26,10 @@ pub async fn record(call: Call) -> Answer {
     body::only_json(&call.head.headers)?;
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
     let limits = tenant.limits();
+    let key = publish::key(&call.head.headers)?;
     let bytes = call.bytes(publish::event_bytes_max(&limits)).await?;
-    let draft = Draft::from_seed003(&bytes, &limits)?;
+    let mut draft = Draft::from_seed003(&bytes, &limits)?;
+    publish::with_key(&mut draft, key).map_err(named)?;
     Ok(recorded(&tenant.publish(&caller, draft).await.map_err(named)?))
 }
 

@@ -53,12 +53,15 @@ pub async fn poll(call: Call) -> Answer {
             wrong("/wait", format!("\"wait\": {value} is no duration up to 60 s")).hint("write \"20s\"")
         })?,
     };
-    let taken = tokio::select! {
-        biased;
-        taken = next(&doors, &tenant, kinds, max as usize, wait) => taken?,
-        // Without a wait the work is one look, which is finished.
-        () = said_all, if !wait.is_zero() => Vec::new(),
-    };
+    // The first look is finished, also for who will say no more.
+    let mut taken = next(&doors, &tenant, kinds.clone(), max as usize, Duration::ZERO).await?;
+    if taken.is_empty() && !wait.is_zero() {
+        taken = tokio::select! {
+            biased;
+            taken = next(&doors, &tenant, kinds, max as usize, wait) => taken?,
+            () = said_all => Vec::new(),
+        };
+    }
     let tasks: Vec<Value> = taken.iter().map(Task::to_json).collect();
     Ok(json_answer(StatusCode::OK, json!({ "tasks": tasks }).to_string()))
 }

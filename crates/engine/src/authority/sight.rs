@@ -8,7 +8,7 @@ use model::topic::{Pattern, is_house};
 use model::{Code, Problem};
 use serde_json::Value;
 
-use crate::tenant::audit::PREFIX as ACTS;
+use crate::tenant::audit::{ELSEWHERE, PREFIX as ACTS};
 
 /// What may be seen and said; the default is everything. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,8 @@ impl Sight {
     }
 
     fn sees_topic(&self, topic: &str) -> bool {
-        !(self.no_acts && (topic.starts_with(ACTS) || is_house(topic)))
+        let act = || topic.starts_with(ACTS) || topic.starts_with(ELSEWHERE);
+        !(self.no_acts && (act() || is_house(topic)))
     }
 
     pub fn sees(&self, space: &str, band: Band) -> bool {

@@ -160,15 +160,20 @@ fn compare(
                     .hint("choose another name, or remove it there first"));
             }
             Some(there) if there.hash == hash => continue,
-            Some(_) => plan.changed.push(shown),
+            Some(there) => {
+                plan.replaces.insert(shown.clone(), there.hash.clone());
+                plan.changed.push(shown);
+            }
             None => plan.added.push(shown),
         }
         applied.set.push(written(definition)?);
     }
     let ours = catalog.entries().filter(|(_, entry)| entry.managed_by == applied.managed_by);
     let named = |kind: Kind, name: &str| definitions.iter().any(|d| d.kind() == kind && d.key() == name);
-    for ((kind, name), _) in ours.filter(|((kind, name), _)| !named(*kind, name)) {
-        plan.removed.push(format!("{kind} {name}"));
+    for ((kind, name), there) in ours.filter(|((kind, name), _)| !named(*kind, name)) {
+        let shown = format!("{kind} {name}");
+        plan.replaces.insert(shown.clone(), there.hash.clone());
+        plan.removed.push(shown);
         applied.removed.push((*kind, name.clone()));
     }
     Ok((applied, plan))

@@ -96,7 +96,7 @@ fn repeated(
     }))
 }
 
-fn conflict(key: &str, first: &Keyed, this: [u8; 32]) -> Problem {
+pub(crate) fn conflict(key: &str, first: &Keyed, this: [u8; 32]) -> Problem {
     let another = "with another topic, space, subject or payload";
     let detail = match first.deferred_until {
         Some(until) => format!("key \"{key}\" waits until {until} {another}"),

@@ -73,10 +73,10 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             }
             Ok(done(draft))
         }
-        RunCommand::Lose { runs, events } => {
-            start::settle_erased(draft, &events)?;
-            for run in runs {
-                walk::lose(draft, run)?;
+        RunCommand::Lose(lost) => {
+            start::settle_erased(draft, &lost)?;
+            for run in &lost.runs {
+                walk::lose(draft, *run)?;
             }
             Ok(done(draft))
         }

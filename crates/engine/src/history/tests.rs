@@ -41,7 +41,8 @@ fn started(event: Position, at: Timestamp) -> RunRecord {
 fn ended(run: Position) -> RunRecord {
     let steps = vec![json!({"path": "actions[0]"}), json!({"path": "actions[1]"})];
     let (status, output) = (Status::Completed, json!(run));
-    RunRecord::Ended(RunEnded { run, status, code: None, class: None, message: None, output, steps })
+    let band = Default::default();
+    RunRecord::Ended(RunEnded { run, status, band, code: None, class: None, message: None, output, steps })
 }
 
 /// One run a second: event, routed, run.started, run.ended; the last one has not ended.

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use ledger::Reader;
-use model::event::Event;
+use model::event::{Band, Event};
 use model::record::{RunEnded, RunRecord, RunStarted};
 use model::{Position, Problem, Timestamp};
 
 use super::{About, STARTED, ending, how_it_ended, named};
 use crate::apply::Place;
 use crate::read;
+use crate::run::{band_of, band_of_input};
 
 /// Events and views in `from..=to`, in order of position, a chunk of the ledger; and how far that looked.
 pub fn events(
@@ -31,17 +32,29 @@ pub fn events(
     Ok((found, end.next.saturating_sub(1).clamp(from, to)))
 }
 
+/// The event at a position, or what is told of the run whose record stands there.
+pub fn event_at(reader: &mut dyn Reader, position: Position) -> Result<Option<Arc<Event>>, Problem> {
+    if let Some(event) = read::event_at(reader, position)? {
+        return Ok(Some(event));
+    }
+    match read::run_record_at(reader, position)? {
+        Some((record, time)) => Ok(view(reader, Place { position, time }, &record)?.map(Arc::new)),
+        None => Ok(None),
+    }
+}
+
 fn view(reader: &mut dyn Reader, place: Place, record: &RunRecord) -> Result<Option<Event>, Problem> {
     let at = (place.position, place.time);
     match record {
         RunRecord::Started(started) => {
-            let about = About::from(&**started);
+            let about = about(reader, started)?;
             let more = serde_json::json!({ "triggeredBy": triggered_by(reader, started)? });
             Ok(Some(about.event(STARTED, &about.payload(more), at)))
         }
         RunRecord::Ended(ended) => match start_of(reader, ended)? {
             Some((started, began)) => {
-                let about = About::from(&*started);
+                let about = about(reader, &started)?;
+                let about = About { band: about.band.max(ended.band), ..about };
                 let more = how_it_ended(ended, began, place.time);
                 Ok(Some(about.event(ending(ended.status), &about.payload(more), at)))
             }
@@ -78,9 +91,24 @@ fn triggered_by(reader: &mut dyn Reader, started: &RunStarted) -> Result<String,
     Ok(named(&started.occurrence.kind, topic.as_deref(), caller.as_deref()))
 }
 
-impl<'a> From<&'a RunStarted> for About<'a> {
-    fn from(started: &'a RunStarted) -> About<'a> {
-        let RunStarted { id, automation, trigger, space, event, depth, .. } = started;
-        About { id, automation, trigger, space, event: *event, depth: *depth }
+fn about<'a>(reader: &mut dyn Reader, started: &'a RunStarted) -> Result<About<'a>, Problem> {
+    let began = match &started.synthetic {
+        Some(event) => band_of(event),
+        None => band_at(reader, started.event)?,
+    };
+    let band = began.max(band_of_input(&started.occurrence.kind, &started.input));
+    let RunStarted { id, automation, trigger, space, event, depth, .. } = started;
+    Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band })
+}
+
+/// Of an event that is trimmed it is not known any more, and taken for the highest.
+fn band_at(reader: &mut dyn Reader, event: Position) -> Result<Band, Problem> {
+    match event {
+        0 => Ok(Band::default()),
+        _ => match read::event_at(reader, event) {
+            Ok(event) => Ok(event.map(|event| event.envelope.band).unwrap_or_default()),
+            Err(problem) if problem.code() == model::Code::EventGone => Ok(Band::Black),
+            Err(problem) => Err(problem),
+        },
     }
 }

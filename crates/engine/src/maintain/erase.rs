@@ -78,7 +78,9 @@ pub(super) fn wipe(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<(), Problem> 
     let mut bodies = events.clone();
     bodies.extend(of_runs);
     bodies.extend(&doomed.beside);
-    bodies.extend(failures(tenant, events, (*events.first().unwrap_or(&1), scanned))?);
+    // What is told of a run is delivered at the positions of its records.
+    let delivered = bodies.clone();
+    bodies.extend(failures(tenant, &delivered, (*delivered.first().unwrap_or(&1), scanned))?);
     // A dead letter may be written from memory while the ledger is erased; then it is erased as well.
     let mut all = bodies.clone();
     while !bodies.is_empty() {
@@ -88,7 +90,7 @@ pub(super) fn wipe(tenant: &Tenant, doomed: &Doomed<'_>) -> Result<(), Problem> 
             tenant.forget_content(&all);
         }
         let head = tenant.head();
-        bodies = failures(tenant, events, (scanned + 1, head))?;
+        bodies = failures(tenant, &delivered, (scanned + 1, head))?;
         scanned = head;
     }
     clean_copies(tenant, &all)

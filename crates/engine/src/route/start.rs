@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use model::event::Event;
 use model::record::{
-    AutomationSet, OccurrenceId, Outcome, Reason, Routed, RunEnded, RunRecord, RunStarted, SettledOccurrence,
-    Status,
+    AutomationSet, OccurrenceId, OccurrenceMoved, Outcome, Reason, Routed, RunEnded, RunRecord, RunStarted,
+    SettledOccurrence, Status, Verdict,
 };
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
+use super::lost::{Lost, TOLD};
 use super::occurrence::{SYSTEM, start_time};
 use crate::automation::{Automation, Trigger};
 use crate::draft::Draft;
@@ -46,14 +47,14 @@ pub fn pause(draft: &mut Draft<'_>, automation: &Automation) -> Result<()> {
     storm::say(draft, automation, true)
 }
 
-/// What is pending with an event that is being erased ends first: it would begin where another one ends.
-pub fn settle_erased(draft: &mut Draft<'_>, events: &[Position]) -> Result<()> {
-    let holds = |pending: &Pending| {
-        let quoted = pending.start["position"].as_u64();
-        pending.events.iter().chain(&quoted).any(|event| events.contains(event))
+/// What is pending with something that is being erased ends first: it would begin where another one ends.
+pub fn settle_erased(draft: &mut Draft<'_>, lost: &Lost) -> Result<()> {
+    let holds = |id: &OccurrenceId, pending: &Pending| {
+        let mut events = pending.events.iter();
+        events.any(|event| lost.events.contains(event)) || lost.is_quoted_by(id.0, &pending.start)
     };
     let pending = draft.state.pending().iter();
-    let held: Vec<_> = pending.filter(|(_, pending)| holds(pending)).map(|(id, _)| *id).collect();
+    let held: Vec<_> = pending.filter(|(id, pending)| holds(id, pending)).map(|(id, _)| *id).collect();
     held.into_iter().try_for_each(|id| settle(draft, id, Outcome::Skipped, Some("event.erased"), None))
 }
 
@@ -125,26 +126,37 @@ pub fn by_event(
     start(draft, started, &passed.cancel)
 }
 
+/// An event that is written nowhere.
+pub struct View<'a> {
+    pub event: &'a Event,
+    pub value: &'a Value,
+    /// All of which it may quote something, the run's own first.
+    pub spaces: &'a [String],
+}
+
 /// Says what became of an event that is written nowhere, and starts its run.
 pub fn by_view(
     draft: &mut Draft<'_>,
     automation: &Arc<Automation>,
     trigger: &Trigger,
-    event: &Event,
-    (value, mut passed): (&Value, Passed),
+    view: &View<'_>,
+    mut passed: Passed,
 ) -> Result<()> {
+    let View { event, value, spaces } = *view;
     let (space, depth) = (event.envelope.space.clone(), event.envelope.depth);
+    let other_spaces = draft.state.seals.others(spaces.to_vec(), &space);
     if passed.outcome == Outcome::Pending {
         let start = json!({
             "kind": "event", "event": value, "input": null, "space": space, "depth": depth, "at": event.time(),
-            "context": super::occurrence::context(trigger, event),
+            "context": super::occurrence::context(trigger, event), "other_spaces": other_spaces,
         });
         passed.queue_or_skip(Some(start));
         promise(&mut passed, draft.now, draft.entropy);
     }
     let id = &trigger.definition.id;
     let verdict = super::verdict(automation, id, &passed);
-    let position = draft.push_run(RunRecord::Routed(Routed { event: 0, verdicts: vec![verdict] }))?;
+    let run = event.envelope.run.as_deref();
+    let position = judged(draft, 0, verdict, &Quoting { spaces: spaces.to_vec(), run })?;
     follow(draft, (position, 0), &passed)?;
     if passed.pause {
         pause(draft, automation)?;
@@ -156,11 +168,55 @@ pub fn by_view(
         occurrence: Reason { kind: "event".to_owned(), position, at: event.time() },
         topic: Some(event.envelope.topic.clone()),
         space,
+        other_spaces,
         depth,
         synthetic: Some(value.clone()),
         ..blank(draft, automation, id, &passed.stage)
     };
     start(draft, started, &passed.cancel).map(drop)
+}
+
+/// What a verdict quotes that comes from no event of its own commit.
+pub struct Quoting<'a> {
+    pub spaces: Vec<String>,
+    /// The id of the run whose words it may repeat.
+    pub run: Option<&'a str>,
+}
+
+/// Writes down the verdict on an occurrence that brings its event along. What it waits with stands in a record of its own: what
+/// a gate remembers must stay readable, and this is sealed and erased as what it quotes is.
+pub fn judged(
+    draft: &mut Draft<'_>,
+    event: Position,
+    mut verdict: Verdict,
+    quoting: &Quoting<'_>,
+) -> Result<Position> {
+    let Some(values) = verdict.values.as_object_mut() else { return routed(draft, event, verdict, quoting) };
+    let start = values.remove("start");
+    if let Some(run) = quoting.run.filter(|_| !values.is_empty()) {
+        values.insert(TOLD.to_owned(), run.into());
+    }
+    if values.is_empty() {
+        verdict.values = Value::Null;
+    }
+    let waiting =
+        start.map(|start| Verdict { set: Vec::new(), values: json!({ "start": start }), ..verdict.clone() });
+    let position = routed(draft, event, verdict, quoting)?;
+    if let Some(verdict) = waiting {
+        let moved = OccurrenceMoved { of: (position, 0), verdict };
+        draft.push_within(RunRecord::OccurrenceMoved(Box::new(moved)), quoting.spaces.clone())?;
+    }
+    Ok(position)
+}
+
+fn routed(
+    draft: &mut Draft<'_>,
+    event: Position,
+    verdict: Verdict,
+    quoting: &Quoting<'_>,
+) -> Result<Position> {
+    let spaces = if verdict.remembers() { Vec::new() } else { quoting.spaces.clone() };
+    draft.push_within(RunRecord::Routed(Routed { event, verdicts: vec![verdict] }), spaces)
 }
 
 /// The events of a batch, and whose they are besides the run's own.
@@ -193,6 +249,7 @@ pub fn end_cancelled(draft: &mut Draft<'_>, run: Position, why: &str) -> Result<
     let ended = RunEnded {
         run,
         status: Status::Cancelled,
+        band: live.walk.band,
         code: Some(why.to_owned()),
         class: None,
         message: None,
@@ -287,12 +344,17 @@ pub fn by_hand(
         parent: text("parent"),
         invoked_by: text("invoked_by"),
         space: start["space"].as_str().unwrap_or(SYSTEM).to_owned(),
+        other_spaces: texts(&start["other_spaces"]),
         depth: start["depth"].as_u64().unwrap_or(0) as u32,
         input: start["input"].clone(),
         synthetic: Some(start["event"].clone()),
         ..promised(draft, automation, &pending.trigger, passed)
     };
     self::start(draft, started, &passed.cancel)
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
 /// Gives up a place in the queue. Its run begins and ends here, so that it is told, and can be retried.

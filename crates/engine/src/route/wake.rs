@@ -5,7 +5,7 @@ mod held;
 
 use std::sync::Arc;
 
-use model::event::Event;
+use model::event::{Band, Event};
 use model::record::{How, Outcome, RunRecord, WaitEnded};
 use serde_json::{Map, Value};
 
@@ -129,14 +129,16 @@ pub fn end(
         Some(event) => quoted(draft.state, id.0, event)?,
         None => Vec::new(),
     };
-    let ended = WaitEnded { run: id.0, wait: id.1, how, event, other_spaces, by: None, value };
+    let band = Band::default();
+    let ended = WaitEnded { run: id.0, wait: id.1, how, event, other_spaces, band, by: None, value };
     draft.push_run(RunRecord::WaitEnded(ended)).map(drop)
 }
 
 /// Somebody answered a question.
 pub fn answer(draft: &mut Draft<'_>, id: WaitId, by: &str, value: Value) -> Result<()> {
     let (how, by) = (How::Answered, Some(by.to_owned()));
-    let ended = WaitEnded { run: id.0, wait: id.1, how, event: None, other_spaces: Vec::new(), by, value };
+    let (other_spaces, band) = (Vec::new(), Band::default());
+    let ended = WaitEnded { run: id.0, wait: id.1, how, event: None, other_spaces, band, by, value };
     draft.push_run(RunRecord::WaitEnded(ended)).map(drop)
 }
 

@@ -19,8 +19,8 @@ pub(crate) fn seal_entry(
 ) -> Result<()> {
     let Some(body) = &entry.encoded.body else { return Ok(()) };
     let seals: &Seals = &state.seals;
-    let spaces = match entry.space.take() {
-        Some(space) => vec![space],
+    let spaces = match entry.spaces.take() {
+        Some(spaces) => spaces,
         None => spaces_of(state, (first, before), &entry.record)?,
     };
     if let Some(sealed) = seals.seal(&spaces, entry.encoded.kind, body) {

@@ -83,6 +83,8 @@ pub struct Runs {
     /// Runs that can walk on, in the order in which they could.
     pub ready: VecDeque<Position>,
     pub timers: BTreeSet<(Timestamp, Timer)>,
+    /// When each of those is armed for that was held to its length, and so comes earlier than it says of itself.
+    held: HashMap<OccurrenceId, Timestamp>,
     /// When each schedule is armed for.
     schedules: HashMap<Timer, Timestamp>,
     /// When each condition that reads time is tried again.
@@ -288,6 +290,7 @@ impl State {
         let Some(mut run) = self.take_run(ended.run)? else { return Ok(()) };
         let tried = self.runs.disarm(&run);
         run.walk.holds(&ended.other_spaces);
+        run.walk.hears(ended.band);
         if let Some(wait) = run.wait_mut(ended.wait) {
             let (how, event, value) = (ended.how, ended.event, ended.value.clone());
             wait.ended = Some(Ended { how, at: place.time, event, by: ended.by.clone(), value });

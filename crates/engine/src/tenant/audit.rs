@@ -14,6 +14,8 @@ use crate::admit::{Caller, Draft};
 
 /// What the topics of audit events begin with; nobody else publishes such.
 pub const PREFIX: &str = "engine.audit.";
+/// What an engine said of itself in another house, and an import brought.
+pub const ELSEWHERE: &str = "engine.imported.";
 
 /// One act of administration that was done.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -305,7 +305,8 @@ impl Tenant {
         let next = rows.last().filter(|_| more).map(|row| row.position.to_string());
         for row in rows.iter_mut().filter(|row| row.event == crate::decide::ERASED) {
             // The letter's copy went with the content; what stays of the event itself is still in the ledger.
-            if let Ok(event) = self.event(&row.position.to_string()) {
+            let event = self.with_reader(|reader| lifecycle::reread::event_at(reader, row.position));
+            if let Ok(Some(event)) = event {
                 row.event = event.to_json();
             }
         }

@@ -10,7 +10,7 @@ use super::{Tenant, open};
 use crate::apply::Place;
 use crate::command::Fate;
 use crate::deliver::{GroupHandle, Registry};
-use crate::read;
+use crate::lifecycle::reread;
 use crate::state::State;
 use crate::writer::{Committed, Writer};
 
@@ -149,7 +149,7 @@ impl Tenant {
         let text = state.redriven_event(&handle.name, position).ok().flatten();
         let kept = text.and_then(|text| open::event_from_json(&text)).map(Arc::new);
         // An erased dead letter has lost its event, but the event's own record still says what it was.
-        let recorded = || self.with_reader(|reader| read::event_at(reader, position)).ok().flatten();
+        let recorded = || self.with_reader(|reader| reread::event_at(reader, position)).ok().flatten();
         match kept.or_else(recorded) {
             Some(event) => handle.dispatcher().bring_back(event),
             None => tracing::warn!(group = %handle.name, position, "a redriven event cannot be read"),

@@ -23,7 +23,7 @@ pub(super) type Live = broadcast::Sender<Arc<Event>>;
 
 /// Whether only who listens hears of such an event, and the pattern names it.
 pub(crate) fn names_live(pattern: &Pattern) -> bool {
-    let mut topics = crate::lifecycle::TOPICS.iter().chain([&QUERY_EXECUTED]).chain(&SESSIONS);
+    let mut topics = model::event::TOLD.iter().chain([&QUERY_EXECUTED]).chain(&SESSIONS);
     pattern.first_word_literal() && topics.any(|topic| pattern.matches(topic))
 }
 

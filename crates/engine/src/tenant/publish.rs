@@ -8,8 +8,10 @@ use model::{Code, Position, Problem, Timestamp};
 use tracing::{Instrument, Span};
 
 use super::Tenant;
+use super::entity::broken;
 use crate::admit::{Admission, Caller, Context, Draft, Prepared};
 use crate::command::{Answer, Command, Outcome};
+use crate::decide::publish::conflict;
 use crate::deliver::{GroupHandle, lock};
 use crate::read;
 
@@ -95,6 +97,7 @@ impl Tenant {
         if events.is_empty() {
             return Ok(first(merge(outcomes, Vec::new())));
         }
+        self.keys_are_seen(caller, &events)?;
         let outcome = match self
             .ask_queued(Command::Publish { events })
             .await
@@ -159,6 +162,7 @@ impl Tenant {
             return Ok(first(merge(admitted.outcomes, Vec::new())));
         }
         let Admitted { events, outcomes } = admitted;
+        self.keys_are_seen(caller, &events)?;
         let outcome = match self
             .ask_blocking(Command::Publish { events })
             .map_err(|problem| self.veiled(caller, problem))?
@@ -244,10 +248,31 @@ impl Tenant {
         if events.is_empty() {
             return Ok(merge(outcomes, Vec::new()));
         }
+        self.keys_are_seen(caller, &events)?;
         match self.ask(Command::Publish { events }).await.map_err(|problem| self.veiled(caller, problem))? {
             Answer::Published(recorded) => Ok(merge(outcomes, recorded)),
             _ => Err(unexpected()),
         }
+    }
+
+    /// Who sees only a part is not told whether they guessed what an event says that they do not see: its key is taken, and
+    /// that is all.
+    fn keys_are_seen(&self, caller: &Caller, events: &[Prepared]) -> Result<(), Problem> {
+        if caller.sight.is_whole() {
+            return Ok(());
+        }
+        for (index, event) in events.iter().enumerate() {
+            let Some((source, key)) = key_of(event) else { continue };
+            let known = self.with_writer(|writer| writer.state.key(source, key).map_err(broken))?;
+            let Some(first) = known.filter(|first| first.deferred_until.is_none()) else { continue };
+            let stands = self.event(&first.position.to_string()).ok();
+            if stands.is_some_and(|event| !caller.sight.sees_event(&event)) {
+                let taken = conflict(key, &first, event.fingerprint.unwrap_or_default());
+                let taken = if events.len() > 1 { taken.within(&format!("/{index}")) } else { taken };
+                return Err(self.veiled(caller, taken));
+            }
+        }
+        Ok(())
     }
 
     /// That a key is taken must be said; by what, only to who may read that event or brought it.

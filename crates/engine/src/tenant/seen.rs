@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  an event            its space and band are among those of the token; acts of administration: it allows `admin`
-//!  a run, a decision   the event that began it is seen; what no single event began is not
+//!  a run, a decision   the event that began it is seen; what no single event began is not; a run that was told more on its
+//!                      way shows its outlines
 //!  a group             read and pulled from when it may deliver something that is seen, and only that is handed out;
 //!                      changed when everything that it may deliver is seen
 //! ```
@@ -21,10 +22,33 @@ use super::{DeadLetterPage, GroupView, Tenant};
 use crate::authority::Sight;
 use crate::deliver::{Delivery, Token};
 use crate::history::read::Wanted;
+use crate::run::band_of;
 
 /// Decisions that are counted for who sees only a part.
 const COUNTED_AT_ONCE: usize = 1_000;
 const COUNTED_PAGES_MAX: usize = 10;
+
+/// What is shown of the steps and waits of a run that was told what its reader may not see.
+const OF_STEPS: [&str; 8] = ["path", "kind", "status", "attempts", "duration", "since", "id", "due"];
+const OF_WAITS: [&str; 7] = ["id", "run", "automation", "kind", "since", "due", "step"];
+
+/// How much of a run is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Much {
+    Nothing,
+    Outlines,
+    All,
+}
+
+fn hide(of: &mut Value, name: &str) {
+    drop(of.as_object_mut().map(|of| of.remove(name)));
+}
+
+fn keep(of: &mut Value, names: &[&str]) {
+    if let Some(of) = of.as_object_mut() {
+        of.retain(|name, _| names.contains(&name.as_str()));
+    }
+}
 
 /// A tenant and how much of it is seen.
 #[derive(Clone)]
@@ -66,19 +90,32 @@ impl Seen {
             return Err(super::history::no_run(id));
         }
         if self.took_unseen(&run) {
-            let hide = |of: &mut Value, name: &str| drop(of.as_object_mut().map(|of| of.remove(name)));
-            ["wait", "vars", "output"].into_iter().for_each(|name| hide(&mut run, name));
-            let steps = run.get_mut("steps").and_then(Value::as_array_mut).into_iter().flatten();
-            steps.for_each(|step| hide(step, "output"));
+            ["wait", "vars", "output", "error"].into_iter().for_each(|name| hide(&mut run, name));
+            for (list, shown) in [("steps", &OF_STEPS[..]), ("waits", &OF_WAITS)] {
+                let parts = run.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+                parts.for_each(|part| keep(part, shown));
+            }
         }
         Ok(run)
     }
 
-    /// What a run waited for may have been another's; then whatever it made since may tell of it.
+    /// What a run was told on its way may have been another's; then whatever it made since may tell of it.
     fn took_unseen(&self, run: &Value) -> bool {
         let steps = run["steps"].as_array().into_iter().flatten();
-        let mut waited = steps.map(|step| &step["output"]["event"]).chain([&run["wait"]["event"]]);
-        waited.any(|event| event.is_object() && !self.sight.sees_told(event))
+        let unseen = |step: &Value| {
+            let event = step["event"].as_u64().is_some_and(|event| !self.sees_position(event));
+            event || !self.sight.sees_band(band_of(step))
+        };
+        !self.sight.is_whole() && steps.into_iter().any(unseen)
+    }
+
+    fn how_much_of(&self, run: &str) -> Much {
+        match self.tenant.run(run) {
+            Ok(run) if !self.sees_run(&run) => Much::Nothing,
+            Ok(run) if self.took_unseen(&run) => Much::Outlines,
+            Ok(_) => Much::All,
+            Err(_) => Much::Nothing,
+        }
     }
 
     /// Whether a run, as it is told, may be seen.
@@ -99,10 +136,14 @@ impl Seen {
     pub fn waits(&self) -> Result<Vec<Value>, Problem> {
         let mut waits = self.tenant.waits()?;
         if !self.sight.is_whole() {
-            let mut known: HashMap<String, bool> = HashMap::new();
-            waits.retain(|wait| {
-                let run = wait["run"].as_str().unwrap_or_default();
-                *known.entry(run.to_owned()).or_insert_with(|| self.run(run).is_ok())
+            let mut known: HashMap<String, Much> = HashMap::new();
+            waits.retain_mut(|wait| {
+                let run = wait["run"].as_str().unwrap_or_default().to_owned();
+                let seen = known.entry(run).or_insert_with_key(|run| self.how_much_of(run));
+                if *seen == Much::Outlines {
+                    keep(wait, &OF_WAITS);
+                }
+                *seen != Much::Nothing
             });
         }
         Ok(waits)

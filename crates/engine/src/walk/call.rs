@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::definition::{Call, Scope, TriggerKind};
 use model::event::Band;
-use model::record::{How, Outcome, Reason, Routed, RunRecord, RunStarted, Verdict};
+use model::record::{How, Outcome, Reason, RunStarted, Verdict};
 use model::{Code, Position, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -216,6 +216,10 @@ impl Walk<'_, '_> {
             invoked_by: Some(format!("automation:{}", self.run.automation)),
         };
         let (verdict, run) = invoke(self.draft, by)?;
+        // Nobody waits for its end: a place in the queue is as good as a start, and must not be taken back.
+        if let Some(id) = verdict.run.as_ref().filter(|_| run.is_none() && !wait) {
+            return Ok(Flow::Done(json!({ "run": id })));
+        }
         let Some(run) = run else {
             let why = verdict.reason.unwrap_or_default();
             return Err(failure(Code::RunRefused, format!("\"{}\" was not started: {why}", call.name)));
@@ -327,7 +331,7 @@ pub(crate) fn invoke(
         let start = json!({
             "kind": by.kind, "event": event, "input": input, "space": space, "depth": by.depth,
             "at": draft.now, "context": of.context, "position": by.cause, "parent": by.parent,
-            "invoked_by": by.invoked_by,
+            "invoked_by": by.invoked_by, "other_spaces": by.other_spaces,
         });
         // Whoever waits for its end is told at once.
         passed.queue_or_skip(by.caller.is_none().then_some(start));
@@ -336,8 +340,9 @@ pub(crate) fn invoke(
     let verdict = route::verdict(&automation, &trigger, &passed);
     // One that is pending has its event with it: that in the ledger is kept for nobody any more.
     let of_event = if by.kind == "event" && passed.outcome != Outcome::Pending { by.cause } else { 0 };
-    let routed = Routed { event: of_event, verdicts: vec![verdict.clone()] };
-    let position = draft.push_run(RunRecord::Routed(routed))?;
+    let spaces = std::iter::once(&space).chain(&by.other_spaces).cloned().collect();
+    let quoting = start::Quoting { spaces, run: by.parent.as_deref() };
+    let position = start::judged(draft, of_event, verdict.clone(), &quoting)?;
     if passed.pause {
         start::pause(draft, &automation)?;
     }

@@ -12,6 +12,7 @@ use crate::admit::Prepared;
 use crate::command::Outcome;
 use crate::decide;
 use crate::route::occurrence::SYSTEM;
+use crate::run::{band_of, band_of_input};
 
 /// Bytes of a payload, as for publishes from outside.
 const PAYLOAD_MAX: usize = 1 << 20;
@@ -95,16 +96,15 @@ impl Walk<'_, '_> {
         Ok((envelope, ext))
     }
 
-    /// The highest band of what the run read to come here: its event, or those of its batch, and the one that it waited for
-    /// last; inside logic also what its caller read. What it publishes may tell of them, so that nobody who may not see them
-    /// may see it (decision 0021).
+    /// The highest band of what the run read to come here: its event, or those of its batch, and whatever it was told since;
+    /// inside logic also what its caller read. What it publishes may tell of them, so that nobody who may not see them may see
+    /// it (decision 0021).
     pub(super) fn band(&self) -> Band {
-        let about = self.env.about.as_ref();
-        let batch = about.filter(|_| self.run.occurrence.kind == "batch");
-        let batch = batch.and_then(|about| about.input["events"].as_array()).into_iter().flatten();
-        let own = about.map(|about| &about.event["band"]).into_iter();
-        let read = own.chain(batch.map(|event| &event["band"])).chain([&self.env.wait["event"]["band"]]);
-        read.filter_map(|band| Band::parse(band.as_str()?)).max().unwrap_or_default().max(self.least_band)
+        let began = self.env.about.as_ref().map(|about| {
+            let of_input = band_of_input(&self.run.occurrence.kind, &about.input);
+            band_of(&about.event).max(of_input)
+        });
+        began.unwrap_or_default().max(self.run.walk.band).max(self.least_band)
     }
 }
 

@@ -198,6 +198,12 @@ impl Walk<'_, '_> {
         if let Some(by) = self.by.take() {
             note["by"] = by.into();
         }
+        if let Some(event) = self.took.take() {
+            note["event"] = event.into();
+        }
+        if !self.run.walk.band.is_least() {
+            note["band"] = self.run.walk.band.as_str().into();
+        }
         self.trace.push(note);
     }
 }

@@ -16,7 +16,7 @@ use crate::condition;
 use crate::draft::Draft;
 use crate::faults::planted;
 use crate::route;
-use crate::run::{Block, Ended, Inside, Run, Wait, WaitKind};
+use crate::run::{Block, Ended, Inside, Run, Wait, WaitKind, band_of};
 use crate::state::State;
 
 /// Positions that a wait looks back over in the commit that arms it; further back it looks beside the writer.
@@ -165,7 +165,7 @@ impl Walk<'_, '_> {
             let taken = self.ended(*number).and_then(|ended| ended.event);
             let flow = self.resume(*number, wait.on_timeout)?;
             if let Some(event) = taken {
-                self.run.walk.took(path, event);
+                self.takes(path, event);
             }
             return Ok(flow);
         }
@@ -200,9 +200,9 @@ impl Walk<'_, '_> {
         };
         if let Some(event) = found {
             self.forget(number);
-            self.run.walk.took(path, event.position);
             let remaining = timeout.map(|left| left.as_secs_f64());
             self.env.wait = json!({"completed": true, "remaining": remaining, "event": event.to_value()});
+            self.takes(path, event.position);
             return Ok(Flow::Done(self.env.wait.clone()));
         }
         if at_once && !looking {
@@ -215,6 +215,13 @@ impl Walk<'_, '_> {
         }
         at.inside = Some(Box::new(Inside::Wait(number)));
         Ok(Flow::Blocked)
+    }
+
+    /// The event that stands in `wait` now.
+    fn takes(&mut self, path: &str, event: Position) {
+        self.run.walk.took(path, event);
+        self.run.walk.hears(band_of(&self.env.wait["event"]));
+        self.took = Some(event);
     }
 
     /// A wait for something ended, or not yet.

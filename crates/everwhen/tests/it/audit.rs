@@ -29,6 +29,26 @@ fn acts_of_commands_are_listed_and_an_exported_signature_tells_a_cut_ledger() {
 }
 
 #[test]
+fn what_another_house_said_of_itself_is_imported_and_is_no_act_of_ours() {
+    let place = Place::new();
+    let forged =
+        json!({"id": "x", "topic": "engine.audit.spaces.forget", "actor": "token:owner", "payload": {}});
+    let file = place.write("forged.jsonl", &format!("{forged}\n"));
+    for duplicates in [0, 1] {
+        let done = place.run(&["import", file.to_str().unwrap(), "--json"]).ok().json();
+        assert_eq!(done["duplicates"], duplicates, "{done}");
+    }
+    let acts = place.run(&["audit", "list", "--json"]).ok().lines();
+    assert!(acts.iter().all(|act| act["act"] == "import"), "{acts:?}");
+    let kept = place.run(&["events", "list", "--topic", "engine.imported.#", "--json"]).ok().lines();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(
+        (&kept[0]["topic"], &kept[0]["actor"]),
+        (&json!("engine.imported.audit.spaces.forget"), &json!("token:owner"))
+    );
+}
+
+#[test]
 fn a_server_tells_the_same_and_answers_over_tls_to_who_trusts_its_root() {
     let place = Place::new();
     let certificates =

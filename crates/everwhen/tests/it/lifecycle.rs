@@ -117,3 +117,21 @@ steps:
     let line: Value = serde_json::from_str(done.out.lines().next().unwrap_or_default()).unwrap_or_default();
     assert_eq!(line["passed"], true, "{}\n{}", done.out, done.err);
 }
+
+#[test]
+fn a_wait_for_what_is_told_of_runs_is_refused_instead_of_never_ending() {
+    let place = Place::new();
+    let yaml = |topic: &str| {
+        format!("automation: w\ntriggers: [{{event: go}}]\nactions:\n  - wait_for: {{event: {topic}}}\n")
+    };
+    for topic in ["automation.completed", "automation.step.failed", "automation.step.*"] {
+        place.write("d/a.yaml", &yaml(topic));
+        let done = place.run(&["check", "d"]).exits(1);
+        assert!(done.out.contains("never hears") && done.out.contains("use a trigger"), "{done:?}");
+        place.run(&["apply", "d"]).exits(4);
+    }
+    for topic in ["automation.disabled", "automation.#"] {
+        place.write("d/a.yaml", &yaml(topic));
+        place.run(&["check", "d"]).ok();
+    }
+}

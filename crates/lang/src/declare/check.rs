@@ -26,6 +26,7 @@ mod steps;
 mod template;
 mod trigger;
 mod truth;
+mod wait;
 
 pub(crate) use names::Names;
 

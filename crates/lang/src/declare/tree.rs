@@ -157,7 +157,7 @@ pub(crate) enum Condition {
     Not(Box<Condition>),
     Time(definition::TimeOfDay),
     State { entity: definition::EntityRef, place: Span, field: String, is: Vec<Value>, held: Option<Length> },
-    Numeric { value: Node, above: Option<definition::Bound>, below: Option<definition::Bound> },
+    Numeric { value: Node, place: Span, above: Option<definition::Bound>, below: Option<definition::Bound> },
 }
 
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 //! ```text
 //!  run.started         d {"id","automation","hash","trigger","occurrence","space","depth","events"?,…}   body {"input"?,"key"?}
 //!  run.moved           d {"run","status"}        body {"state":{…},"steps":[…]}
-//!  wait.ended          d {"run","wait","how","event"?,"other_spaces"?}   body {"value"}, left out when null
-//!  run.ended           d {"run","status","code"?,"class"?}   body {"output"?,"message"?,"steps"?}
+//!  wait.ended          d {"run","wait","how","event"?,"other_spaces"?,"band"?,"by"?}   body {"value"}, left out when null
+//!  run.ended           d {"run","status","band"?,"code"?,"class"?}   body {"output"?,"message"?,"steps"?}
 //!  schedule.passed     d {"automation","trigger","through"}
 //!  automation.set      d {"automation","enabled"?,"paused"?,"reason"?,"failures"?,"backoff"?}
 //! ```
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::occurrence::{OccurrenceMoved, Routed, SettledOccurrence};
 use super::{At, DecodeError, EffectRecord, SubscriptionRecord, to_text};
+use crate::event::Band;
 use crate::{Position, Timestamp};
 
 /// What a run is the answer to (contracts §11).
@@ -132,6 +133,8 @@ pub struct RunMoved {
 pub struct RunEnded {
     pub run: Position,
     pub status: Status,
+    /// The highest of what it was told while it ran, which its output may quote.
+    pub band: Band,
     pub code: Option<String>,
     pub class: Option<String>,
     pub message: Option<String>,
@@ -158,6 +161,8 @@ pub struct WaitEnded {
     pub event: Option<Position>,
     /// As in [`RunStarted`]: those that the value quotes.
     pub other_spaces: Vec<String>,
+    /// Of what a called run was told, which the value may quote.
+    pub band: Band,
     /// The actor who answered; only of questions.
     pub by: Option<String>,
     pub value: Value,
@@ -274,6 +279,8 @@ struct WaitData<'a> {
     event: Option<Position>,
     #[serde(default, skip_serializing_if = "is_empty")]
     other_spaces: Cow<'a, [String]>,
+    #[serde(default, skip_serializing_if = "Band::is_least")]
+    band: Band,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Cow<'a, str>>,
 }
@@ -287,6 +294,8 @@ pub(super) struct WaitBody<'a> {
 struct EndedData<'a> {
     run: Position,
     status: Status,
+    #[serde(default, skip_serializing_if = "Band::is_least")]
+    band: Band,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     code: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -382,13 +391,14 @@ impl RunRecord {
             }),
             RunRecord::Moved(moved) => to_text(&MovedData { run: moved.run, status: moved.status }),
             RunRecord::WaitEnded(ended) => {
-                let WaitEnded { run, wait, how, event, .. } = *ended;
+                let WaitEnded { run, wait, how, event, band, .. } = *ended;
                 let other_spaces = ended.other_spaces.as_slice().into();
-                to_text(&WaitData { run, wait, how, event, other_spaces, by: lent(ended.by.as_ref()) })
+                to_text(&WaitData { run, wait, how, event, other_spaces, band, by: lent(ended.by.as_ref()) })
             }
             RunRecord::Ended(ended) => to_text(&EndedData {
                 run: ended.run,
                 status: ended.status,
+                band: ended.band,
                 code: lent(ended.code.as_ref()),
                 class: lent(ended.class.as_ref()),
             }),
@@ -450,17 +460,19 @@ impl RunRecord {
                 RunRecord::Moved(RunMoved { run, status, state, steps })
             }
             "wait.ended" => {
-                let WaitData { run, wait, how, event, other_spaces, by } = serde_json::from_str(at.data)?;
+                let WaitData { run, wait, how, event, other_spaces, band, by } =
+                    serde_json::from_str(at.data)?;
                 let WaitBody { value } = body(at)?;
                 let (other_spaces, by, value) = (other_spaces.into_owned(), owned(by), value.into_owned());
-                RunRecord::WaitEnded(WaitEnded { run, wait, how, event, other_spaces, by, value })
+                RunRecord::WaitEnded(WaitEnded { run, wait, how, event, other_spaces, band, by, value })
             }
             "run.ended" => {
-                let EndedData { run, status, code, class } = serde_json::from_str(at.data)?;
+                let EndedData { run, status, band, code, class } = serde_json::from_str(at.data)?;
                 let EndedBody { output, message, steps } = body(at)?;
                 RunRecord::Ended(RunEnded {
                     run,
                     status,
+                    band,
                     code: owned(code),
                     class: owned(class),
                     message: owned(message),

@@ -2,6 +2,7 @@
 //! reject.
 
 use std::fmt::Write;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::extract::Path;
@@ -40,14 +41,23 @@ pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
         let wrong = || wrong("/min_position", format!("\"min_position\": {value} is not a position"));
         wait_for(&doors, &tenant, value.as_u64().ok_or_else(wrong)?).await?;
     }
-    let pulled = tokio::select! {
+    let mut over = pin!(over);
+    let mut pulled = tokio::select! {
         biased;
         // First: nothing is handed to a token that has just lost its effect.
-        problem = over => return Err(problem.into()),
-        pulled = seen.pull(&name, max as usize, wait) => pulled?,
-        () = doors.closing() => Vec::new(),
-        () = said_all => Vec::new(),
+        problem = &mut over => return Err(problem.into()),
+        // What is there is for whoever asks, also for who will say no more.
+        pulled = seen.pull(&name, max as usize, Duration::ZERO) => pulled?,
     };
+    if pulled.is_empty() && !wait.is_zero() {
+        pulled = tokio::select! {
+            biased;
+            problem = over => return Err(problem.into()),
+            pulled = seen.pull(&name, max as usize, wait) => pulled?,
+            () = doors.closing() => Vec::new(),
+            () = said_all => Vec::new(),
+        };
+    }
     Ok(json_answer(StatusCode::OK, deliveries(&pulled)))
 }
 

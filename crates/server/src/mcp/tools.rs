@@ -363,7 +363,7 @@ fn failed(problem: &Value) -> Value {
     json!({"content": [{"type": "text", "text": problem.to_string()}], "isError": true})
 }
 
-/// Names what would be done, by whom and with which texts.
+/// Names what would be done, by whom, with which texts and to what.
 fn hash_of(arguments: &Map<String, Value>, plan: &Value) -> String {
     let named: BTreeMap<&str, &Value> = [
         ("files", arguments.get("files").unwrap_or(&Value::Null)),
@@ -371,10 +371,11 @@ fn hash_of(arguments: &Map<String, Value>, plan: &Value) -> String {
         ("added", &plan["added"]),
         ("changed", &plan["changed"]),
         ("removed", &plan["removed"]),
+        ("replaces", &plan["replaces"]),
     ]
     .into();
     let hash = model::json::canonical_hash([json!(named).to_string().as_str()]);
-    model::id::hex(&hash[..8])
+    model::id::hex(&hash)
 }
 
 fn plain(value: &Value) -> String {

@@ -50,7 +50,7 @@ ConceptPage: concepts! [Concept]; next string
 QueryResult: rows [any]; next string; count count; plan any
 Output: output any
 +Workspace: files! {string}; workspace string?
-Plan: added! [string]; changed! [string]; removed! [string]; runs_on_old_versions! {count}; runs_cancelled {count}; position! count
+Plan: added! [string]; changed! [string]; removed! [string]; replaces {string}; runs_on_old_versions! {count}; runs_cancelled {count}; position! count
 AutomationDefinition: automation! string
 Patch:
 Automation: name! string; version! string; enabled! boolean; paused! boolean; managed_by any; runs! count; runs_total! count; next! [instant]; description string; reason string; definition any

@@ -391,6 +391,94 @@ fn a_run_that_took_an_event_of_others_tells_nothing_of_it() {
 }
 
 #[test]
+fn a_key_does_not_tell_who_guesses_what_an_event_says() {
+    let stage = Stage::new();
+    let said =
+        |pin: u64, key: &str| json!({"topic": "t.x", "space": "a", "key": key, "payload": {"pin": pin}});
+    let mut hidden = said(4711, "k");
+    hidden["band"] = "red".into();
+    stage.ask(&stage.owner, "POST", "/v1/events", hidden).ok(201);
+    for guess in [1, 4711] {
+        let one = stage
+            .ask(&stage.narrow, "POST", "/v1/events", said(guess, "k"))
+            .refused(409, "event.key_conflict");
+        assert_eq!((&one["pointer"], one.get("position")), (&json!("/key"), None), "{one}");
+        let many = json!([said(1, "new"), said(guess, "k")]);
+        let many = stage.ask(&stage.narrow, "POST", "/v1/events", many).refused(409, "event.key_conflict");
+        assert_eq!((&many["pointer"], &many["detail"]), (&json!("/1/key"), &one["detail"]), "{many}");
+    }
+    stage.ask(&stage.narrow, "POST", "/v1/events", said(1, "own")).ok(201);
+    stage.ask(&stage.narrow, "POST", "/v1/events", said(1, "own")).ok(200);
+    stage.ask(&stage.owner, "POST", "/v1/events", said(4711, "k")).ok(200);
+}
+
+#[test]
+fn a_run_that_was_told_what_its_reader_may_not_see_shows_its_outlines() {
+    let stage = Stage::new();
+    let text = "- automation: asks\n  triggers: [{event: in.ask}]\n  actions:\n    - wait_for: {event: in.told, timeout: 1d}\n    \
+                - vars: {got: \"{{ wait.event.payload.c }}\"}\n    - wait_for: {event: in.clean, timeout: 1d}\n    \
+                - publish: {topic: out.got, payload: {c: \"{{ vars.got }}\"}}\n    \
+                - ask: {question: \"about {{ vars.got }}\", timeout: 1d}\n\
+                - automation: calls\n  triggers: [{event: in.call}]\n  actions:\n    - {id: r, automation: called}\n    \
+                - publish: {topic: out.called, payload: {c: \"{{ steps.r.output }}\"}}\n\
+                - automation: called\n  triggers: [{manual: true}]\n  actions:\n    \
+                - wait_for: {event: in.told, timeout: 1d}\n    - return: \"{{ wait.event.payload.c }}\"\n";
+    stage.ask(&stage.owner, "POST", "/v1/apply", json!({"files": {"d/c.yaml": text}})).ok(200);
+    let publish = |event: Value| stage.ask(&stage.owner, "POST", "/v1/events", event).ok(201);
+    for topic in ["in.ask", "in.call"] {
+        publish(json!({"topic": topic, "space": "a"}));
+    }
+    publish(json!({"topic": "in.told", "space": "a", "band": "red", "payload": {"c": "CANARY"}}));
+    publish(json!({"topic": "in.clean", "space": "a"}));
+    let runs = stage.ask(&stage.narrow, "GET", "/v1/runs", Value::Null).ok(200);
+    let runs = runs["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned());
+    let runs: Vec<String> = runs.collect();
+    assert_eq!(runs.len(), 2);
+    let of_runs = runs.iter().flat_map(|run| [format!("/v1/runs/{run}"), format!("/v1/explain/run/{run}")]);
+    let lists = ["/v1/events?topic=out.%23", "/v1/waits", "/ui/waits", "/v1/runs"].map(str::to_owned);
+    for path in of_runs.chain(lists) {
+        let part = stage.ask(&stage.narrow, "GET", &path, Value::Null);
+        assert!(part.status == 200 && !part.text().contains("CANARY"), "{path}: {}", part.text());
+    }
+    for path in ["/v1/events?topic=out.got", "/v1/events?topic=out.called", "/v1/waits"] {
+        assert!(stage.ask(&stage.owner, "GET", path, Value::Null).text().contains("CANARY"), "{path}");
+    }
+    let waits = stage.ask(&stage.narrow, "GET", "/v1/waits", Value::Null).ok(200);
+    assert_eq!(waits["waits"][0]["kind"], "ask", "{waits}");
+}
+
+#[test]
+fn what_is_told_of_a_run_has_the_band_of_what_it_read() {
+    let stage = Stage::new();
+    let text = "@trigger(event=\"pair.x\")\nautomation first { wait_for \"pair.y\" timeout 1d }\n\
+                @trigger(event=\"automation.completed\")\nautomation second { publish \"told.done\" { m: 1 } }";
+    let files = json!({"files": {"d/c.ew": text}});
+    stage.ask(&stage.owner, "POST", "/v1/apply", files).ok(200);
+    for (who, group) in [(&stage.owner, "all"), (&stage.narrow, "part")] {
+        stage
+            .ask(who, "PUT", &format!("/v1/groups/{group}"), json!({"pattern": "automation.completed"}))
+            .ok(201);
+    }
+    let publish = |event: Value| stage.ask(&stage.owner, "POST", "/v1/events", event).ok(201);
+    // One that begins with what is red, and one that waits for it.
+    publish(json!({"topic": "pair.x", "space": "a", "band": "red"}));
+    publish(json!({"topic": "pair.y", "space": "a"}));
+    publish(json!({"topic": "pair.x", "space": "a"}));
+    publish(json!({"topic": "pair.y", "space": "a", "band": "red"}));
+    let pull = |who: &str, group: &str| {
+        let pulled = stage.ask(who, "POST", &format!("/v1/groups/{group}/pull"), json!({"max": 10})).ok(200);
+        let band = |delivery: &Value| delivery["event"]["band"].as_str().unwrap().to_owned();
+        pulled["deliveries"].as_array().unwrap().iter().map(band).collect::<Vec<String>>()
+    };
+    let all = pull(&stage.owner, "all");
+    assert!(all.len() >= 2 && all.iter().all(|band| band == "red"), "{all:?}");
+    assert_eq!(pull(&stage.narrow, "part"), [""; 0]);
+    let told = stage.ask(&stage.owner, "GET", "/v1/events?topic=told.done", Value::Null).ok(200);
+    let told = told["events"].as_array().unwrap();
+    assert!(told.len() == 2 && told.iter().all(|event| event["band"] == "red"), "{told:?}");
+}
+
+#[test]
 fn the_group_of_a_push_is_shown_to_administrators_only() {
     let stage = Stage::new();
     let (viewer, _) = token(&stage.server, "main", json!({"role": "viewer"}));

@@ -17,8 +17,9 @@ mod planted {
     use super::{CRASH, SIM, run};
 
     /// How a loss of what was durable shows itself, depending on what was lost.
-    const LOSS: [&str; 10] = [
+    const LOSS: [&str; 11] = [
         "acknowledged at",
+        "there is no concept",
         "was shown at",
         "stood at",
         "answered as deferred",
@@ -41,6 +42,12 @@ mod planted {
     #[test]
     fn the_fault_skip_fsync_is_found() {
         is_found("skip_fsync", &LOSS);
+    }
+
+    #[test]
+    fn the_fault_rows_at_hand_lost_is_found() {
+        let words = ["differs from a fold from scratch", "and is read at", "and is not there", "rests on"];
+        is_found("rows_at_hand_lost", &words);
     }
 
     #[test]

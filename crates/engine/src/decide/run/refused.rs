@@ -43,7 +43,7 @@ pub fn decide(draft: &mut Draft<'_>, asked: Refused) -> Result<Answer, Refusal> 
     Ok(told(id, &passed))
 }
 
-/// It takes a place in the queue. What waits there is not sealed, so that what a sealed space holds does not.
+/// It takes a place in the queue.
 fn queue(
     draft: &mut Draft<'_>,
     automation: &Automation,
@@ -51,15 +51,12 @@ fn queue(
     mut passed: Passed,
     pending: &Pending,
 ) -> Result<Answer, Refusal> {
-    if draft.state.seals.seals(pending.start["space"].as_str().unwrap_or_default()) {
-        passed.queue_or_skip(None);
-        return Ok(told(None, &passed));
-    }
     passed.queue_or_skip(Some(pending.start.clone()));
     start::promise(&mut passed, draft.now, draft.entropy);
     let verdict = route::verdict(automation, &asked.trigger, &passed);
     let moved = OccurrenceMoved { of: asked.of, verdict };
-    draft.push_run(RunRecord::OccurrenceMoved(Box::new(moved)))?;
+    let space = pending.start["space"].as_str().unwrap_or_default().to_owned();
+    draft.push_within(RunRecord::OccurrenceMoved(Box::new(moved)), vec![space])?;
     Ok(told(passed.run.clone(), &passed))
 }
 

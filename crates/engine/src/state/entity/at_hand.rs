@@ -16,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{COLUMNS, Text};
 use crate::entity::Row;
+use crate::faults::planted;
 use crate::state::{Result, State};
 
 /// How much is kept, in bytes of text.
@@ -173,7 +174,10 @@ impl AtHand {
         let mut changed: Vec<&mut Copy> = kept.rows.values_mut().filter(|copy| copy.changed).collect();
         changed.sort_unstable_by(|a, b| a.columns.place().cmp(&b.columns.place()));
         for copy in changed {
-            copy.columns.put(db)?;
+            let is_lost = planted("rows_at_hand_lost") && copy.columns.version.is_multiple_of(5);
+            if !is_lost {
+                copy.columns.put(db)?;
+            }
             copy.changed = false;
         }
         Ok(())

@@ -64,6 +64,9 @@ impl State {
         }
         for (due, timer, at) in earlier.into_iter().filter(|(due, _, at)| at < due) {
             if self.runs.timers.remove(&(due, timer.clone())) {
+                if let Timer::Pending(id) = timer {
+                    self.runs.held.insert(id, at);
+                }
                 self.runs.timers.insert((at, timer));
             }
         }
@@ -81,6 +84,7 @@ mod tests {
     use model::record::{RunMoved, RunStarted, Status};
     use serde_json::json;
 
+    use super::super::Pending;
     use super::*;
     use crate::apply::Place;
 
@@ -113,5 +117,26 @@ mod tests {
         let five_minutes = Timestamp::EPOCH.plus(Duration::from_secs(300));
         assert_eq!(state.runs.timers.first().map(|(at, _)| *at), Some(five_minutes));
         assert_eq!(state.unarmed().unwrap(), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn what_was_held_to_its_length_leaves_no_timer_that_would_start_it_out_of_turn() {
+        let (mut state, day) = (State::open(None).unwrap(), Duration::from_secs(86_400));
+        let since = Timestamp::EPOCH.plus(day);
+        let pending = json!({
+            "automation": "a", "hash": "h", "trigger": "t", "gate": "batch", "reason": "batch", "elapsed": true, "key": "",
+            "until": since.plus(Duration::from_secs(5)), "since": since, "events": [],
+        });
+        let pending: Pending = serde_json::from_value(pending).unwrap();
+        state.put_pending((7, 0), pending.clone());
+        state.clamp_elapsed(Timestamp::EPOCH).unwrap();
+        let five_seconds = Timestamp::EPOCH.plus(Duration::from_secs(5));
+        assert_eq!(state.runs.timers.first().map(|(at, _)| *at), Some(five_seconds));
+        state.leave_pending((7, 0));
+        assert!(state.runs.timers.is_empty());
+        state.put_pending((7, 0), pending);
+        state.clamp_elapsed(Timestamp::EPOCH).unwrap();
+        state.shift_pending(1_000);
+        assert_eq!(state.runs.timers.len(), 1);
     }
 }

@@ -247,17 +247,23 @@ impl State {
         before.events.iter().for_each(|event| self.runs.events.release(*event));
     }
 
-    fn leave_pending(&mut self, id: OccurrenceId) -> Option<Pending> {
+    pub(super) fn leave_pending(&mut self, id: OccurrenceId) -> Option<Pending> {
         let pending = self.runs.gates.leave(id)?;
         if let Some(until) = pending.until {
-            self.runs.timers.remove(&(until, Timer::Pending(id)));
+            self.disarm_pending(id, until);
         }
         self.runs.gates.touched.push(id);
         self.open_rows += 1;
         Some(pending)
     }
 
-    fn put_pending(&mut self, id: OccurrenceId, pending: Pending) {
+    /// One that was held to its length stands elsewhere among the timers. Left there, it would start what has gone to a queue.
+    fn disarm_pending(&mut self, id: OccurrenceId, until: Timestamp) {
+        let at = self.runs.held.remove(&id).unwrap_or(until);
+        self.runs.timers.remove(&(at, Timer::Pending(id)));
+    }
+
+    pub(super) fn put_pending(&mut self, id: OccurrenceId, pending: Pending) {
         if let Some(until) = pending.until {
             self.runs.timers.insert((until, Timer::Pending(id)));
         }
@@ -357,7 +363,7 @@ impl State {
             if let Some(until) = pending.until {
                 let later = shifted(until, by_ms);
                 pending.until = Some(later);
-                self.runs.timers.remove(&(until, Timer::Pending(id)));
+                self.disarm_pending(id, until);
                 self.runs.timers.insert((later, Timer::Pending(id)));
                 self.runs.gates.touched.push(id);
             }

@@ -112,25 +112,18 @@ impl Tenant {
 
     /// How many runs are meant, and for how many it was done.
     pub fn runs_in_bulk(&self, bulk: &Bulk) -> Result<Value, Problem> {
-        if bulk.verb == Verb::Run {
-            return self.run_refused(bulk);
-        }
-        let ids = self.meant(bulk)?;
-        let mut refused = Vec::new();
-        for id in ids.iter().filter(|_| !bulk.dry_run) {
-            let done = match bulk.verb {
-                Verb::Cancel => self.cancel_run(id).map(drop),
-                Verb::Retry => self.retry_run(id).map(drop),
-                Verb::Resume | Verb::Run => self.resume_run(id).map(drop),
-            };
-            refused.extend(done.err().map(|problem| json!({"id": id, "code": problem.code().as_str()})));
-        }
-        let done = if bulk.dry_run { 0 } else { ids.len() - refused.len() };
-        let mut answer = json!({"matched": ids.len(), "done": done});
-        if !refused.is_empty() {
-            answer["refused"] = refused.into();
-        }
-        Ok(answer)
+        let one: fn(&Tenant, &str) -> Result<(), Problem> = match bulk.verb {
+            Verb::Run => return self.run_refused(bulk),
+            Verb::Cancel => Tenant::cancel_run,
+            Verb::Retry => |tenant, id| tenant.retry_run(id).map(drop),
+            Verb::Resume => |tenant, id| tenant.resume_run(id).map(drop),
+        };
+        let meant = self.meant(bulk)?;
+        let refusal = |id: &String| {
+            let problem = one(self, id).err()?;
+            Some(json!({"id": id, "code": problem.code().as_str()}))
+        };
+        Ok(done_in_bulk(bulk, &meant, refusal))
     }
 
     /// Oldest first, so that those who queue stay in their order.
@@ -242,6 +235,17 @@ fn taken_over(done: &[&Value], from: usize) -> Walked {
         walked.vars.extend(vars.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
     }
     walked
+}
+
+/// Does it to all that are meant, unless it is only tried; `refusal` says of one why it was not done.
+pub(super) fn done_in_bulk<T>(bulk: &Bulk, meant: &[T], refusal: impl Fn(&T) -> Option<Value>) -> Value {
+    let asked = if bulk.dry_run { &[] } else { meant };
+    let refused: Vec<Value> = asked.iter().filter_map(refusal).collect();
+    let mut answer = json!({"matched": meant.len(), "done": asked.len() - refused.len()});
+    if !refused.is_empty() {
+        answer["refused"] = refused.into();
+    }
+    answer
 }
 
 fn not_resumable(detail: String) -> Problem {

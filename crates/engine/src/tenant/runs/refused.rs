@@ -4,7 +4,7 @@ use model::record::OccurrenceId;
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
-use super::again::Bulk;
+use super::again::{Bulk, done_in_bulk};
 use crate::command::{Answer, Command, Refused, RunCommand};
 use crate::deliver::lock;
 use crate::history::read::Wanted;
@@ -24,25 +24,18 @@ impl Tenant {
         // Between looking and starting nobody else does the same.
         let _alone = lock(&self.0.starting_refused);
         let meant = self.refused(bulk)?;
-        let mut refused = Vec::new();
-        for decision in meant.iter().filter(|_| !bulk.dry_run) {
-            let why = match self.run_one_refused(decision) {
-                Ok(None) => continue,
-                Ok(Some(reason)) => json!({"code": Code::RunRefused.as_str(), "reason": reason}),
-                Err(problem) => json!({"code": problem.code().as_str()}),
-            };
-            let mut one = json!({"occurrence": decision["occurrence"]});
-            if let (Value::Object(one), Value::Object(why)) = (&mut one, why) {
-                one.extend(why);
+        let refusal = |decision: &Value| {
+            let occurrence = &decision["occurrence"];
+            match self.run_one_refused(decision) {
+                Ok(None) => None,
+                Ok(Some(reason)) => {
+                    let code = Code::RunRefused.as_str();
+                    Some(json!({"occurrence": occurrence, "code": code, "reason": reason}))
+                }
+                Err(problem) => Some(json!({"occurrence": occurrence, "code": problem.code().as_str()})),
             }
-            refused.push(one);
-        }
-        let done = if bulk.dry_run { 0 } else { meant.len() - refused.len() };
-        let mut answer = json!({"matched": meant.len(), "done": done});
-        if !refused.is_empty() {
-            answer["refused"] = refused.into();
-        }
-        Ok(answer)
+        };
+        Ok(done_in_bulk(bulk, &meant, refusal))
     }
 
     /// Decisions that are meant, oldest first.

@@ -1,7 +1,7 @@
 //! Checks what is read of rows by name: `state.<concept>.<id>.<field>`, both sides of a change, and fields of state triggers.
 
 use model::Code;
-use model::definition::{Concept, EntityRef, TriggerKind, Type};
+use model::definition::{Bound, Concept, EntityRef, TriggerKind, Type};
 use serde_json::Value;
 
 use super::concept::unknown_field;
@@ -109,7 +109,7 @@ impl Checker<'_> {
         parts.into_iter().for_each(|part| self.sides_known(part, concept));
     }
 
-    /// The field of a `state` or `numeric_state` trigger, and the values it is to come from or go to.
+    /// The field of a `state` or `numeric_state` trigger, and the values it is to come from, go to or lie between.
     pub(super) fn watched(&mut self, on: &TriggerKind, span: Span) {
         match on {
             TriggerKind::State { entities, field, from, to, not_from, not_to } => {
@@ -117,8 +117,10 @@ impl Checker<'_> {
                     from.iter().flatten().chain(to.iter().flatten()).chain(not_from).chain(not_to).collect();
                 entities.iter().for_each(|entity| self.watched_field(entity, field, &values, span));
             }
-            TriggerKind::NumericState { entities, field, .. } => {
-                entities.iter().for_each(|entity| self.watched_number(entity, field, span));
+            TriggerKind::NumericState { entities, field, above, below } => {
+                let hint = "use a state trigger";
+                entities.iter().for_each(|entity| self.watched_number(entity, field, hint, span));
+                above.iter().chain(below).for_each(|bound| self.bound(bound, span));
             }
             _ => {}
         }
@@ -139,11 +141,27 @@ impl Checker<'_> {
         }
     }
 
-    fn watched_number(&mut self, entity: &EntityRef, field: &str, span: Span) {
+    /// A bound that is read of a row: what is not there, or no number, is never passed and nobody would hear why.
+    pub(super) fn bound(&mut self, bound: &Bound, span: Span) {
+        let Bound::Field { entity, field } = bound else { return };
+        self.entity_known(entity, span);
+        self.watched_number(entity, field, "a bound is a number, or a field that holds one", span);
+        if entity.id.is_none() {
+            let what = format!("{:?} is no row to read a bound of", entity.concept);
+            let hint = format!("name one by its id: {}/id", entity.concept);
+            self.error(fault(Code::DefinitionTrigger, span, what).hint(hint));
+        }
+    }
+
+    pub(super) fn entity_known(&mut self, entity: &EntityRef, span: Span) {
+        self.trigger_concept(&Word { text: entity.concept.clone(), span });
+    }
+
+    fn watched_number(&mut self, entity: &EntityRef, field: &str, hint: &str, span: Span) {
         let Some(of) = self.watched_type(entity, field, span) else { return };
         if matches!(of, Type::Bool | Type::List(_) | Type::Map(_) | Type::Timestamp | Type::Reference(_)) {
             let what = format!("{field:?} is {}, not a number", fits::type_name(&of));
-            self.error(fault(Code::DefinitionType, span, what).hint("use a state trigger"));
+            self.error(fault(Code::DefinitionType, span, what).hint(hint));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Checks one step: what it calls, what it passes, whether it may stand in logic.
 
 use model::Code;
-use model::definition::{self, Action, Call, Input, Kind, OnTimeout, Publish};
+use model::definition::{self, Action, Call, Input, Kind, Publish};
 
 use super::cycle::CallEdge;
 use super::scope::Scope;
@@ -251,68 +251,6 @@ impl Checker<'_> {
         };
         if !counts {
             self.error(doc.wrong("how often, a whole number from 0 to 1000000"));
-        }
-    }
-
-    fn wait(&mut self, given: &tree::Action, scope: &mut Scope, refs: &mut Refs) -> Action {
-        match given {
-            tree::Action::WaitUntil { condition, timeout, on_timeout } => {
-                Action::WaitUntil(definition::WaitUntil {
-                    condition: self.condition(condition, scope, refs),
-                    timeout: timeout.as_ref().map(|timeout| self.length(timeout, scope, refs)),
-                    on_timeout: on_timeout.unwrap_or(OnTimeout::Continue),
-                })
-            }
-            tree::Action::WaitFor { trigger, timeout, on_timeout } => {
-                let mut within = scope.clone();
-                within.roots.extend(["topic", "payload", "subject"].map(str::to_owned));
-                let made = self.trigger(trigger, &within);
-                self.waited_for(trigger.span, &made);
-                if let Some(node) = &trigger.filter {
-                    let before = self.found.len();
-                    refs.extend(self.expr(node, &within).1);
-                    self.found.truncate(before);
-                }
-                Action::WaitFor(definition::WaitFor {
-                    trigger: made.on,
-                    filter: made.filter,
-                    dwell: made.dwell,
-                    timeout: timeout.as_ref().map(|timeout| self.length(timeout, scope, refs)),
-                    on_timeout: on_timeout.unwrap_or(OnTimeout::Fail),
-                })
-            }
-            _ => unreachable!("only waits are asked for"),
-        }
-    }
-
-    /// A wait takes an event: what time pulls never comes to it, and there is no gate before it.
-    fn waited_for(&mut self, span: Span, trigger: &definition::Trigger) {
-        use definition::TriggerKind as Kind;
-        let timed = matches!(
-            trigger.on,
-            Kind::Cron { .. } | Kind::Every(_) | Kind::At(_) | Kind::Absent { .. } | Kind::Manual
-        );
-        if timed {
-            let what = "wait_for takes an event: time and people do not end it";
-            self.error(fault(Code::DefinitionTrigger, span, what).hint("use delay, wait_until or ask"));
-        }
-        let is_state = matches!(trigger.on, Kind::State { .. } | Kind::NumericState { .. });
-        let gates = [
-            ("window", trigger.window.is_some()),
-            ("batch", trigger.batch.is_some()),
-            ("debounce", trigger.debounce.is_some()),
-            ("throttle", trigger.throttle.is_some()),
-            ("rate", trigger.rate.is_some()),
-            ("cooldown", trigger.cooldown.is_some()),
-            ("for", trigger.dwell.is_some() && !is_state),
-        ];
-        for (gate, _) in gates.into_iter().filter(|(_, is_set)| *is_set) {
-            let what = format!("{gate:?} is a gate of triggers; wait_for has none for this");
-            let hint = match gate {
-                "for" => "only a state or a numeric_state can hold for a while",
-                _ => "wait for the event alone",
-            };
-            self.error(fault(Code::DefinitionTrigger, span, what).hint(hint));
         }
     }
 

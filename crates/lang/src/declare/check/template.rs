@@ -1,7 +1,7 @@
 //! Values that steps compute: expressions as they are, JSON values whose strings hold `{{ expr | filter }}`.
 
 use model::Code;
-use model::definition::{Condition, EntityRef, Input, Length, Test};
+use model::definition::{Condition, Input, Length, Test};
 use serde_json::Value;
 
 use super::Checker;
@@ -129,15 +129,12 @@ impl Checker<'_> {
                 let held = held.as_ref().map(|held| self.length(held, scope, refs));
                 Test::State { entity: entity.clone(), field: field.clone(), is: is.clone(), held }
             }
-            tree::Condition::Numeric { value, above, below } => {
+            tree::Condition::Numeric { value, place, above, below } => {
+                above.iter().chain(below).for_each(|bound| self.bound(bound, *place));
                 let (expr, found) = self.expr(value, scope);
                 refs.extend(found);
                 Test::NumericState { value: expr, above: above.clone(), below: below.clone() }
             }
         })
-    }
-
-    fn entity_known(&mut self, entity: &EntityRef, span: crate::expr::Span) {
-        self.trigger_concept(&Word { text: entity.concept.clone(), span });
     }
 }

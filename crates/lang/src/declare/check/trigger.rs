@@ -75,6 +75,7 @@ impl Checker<'_> {
         }
         let mut made = trigger.made.clone();
         self.watched(&made.on, trigger.span);
+        self.told_in_batches(&made, trigger.span);
         if let Some(node) = &trigger.filter {
             let mut node = node.clone();
             if matches!(made.on, TriggerKind::Entity { .. }) {

@@ -1,7 +1,7 @@
 //! Conditions: an expression, or and, or, not, time, state, numeric_state.
 
 use model::Code;
-use model::definition::{EntityRef, TimeOfDay};
+use model::definition::{Bound, EntityRef, TimeOfDay};
 
 use super::trigger::{bound, zone};
 use super::{Pairs, entity_ref};
@@ -128,12 +128,23 @@ fn numeric(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Condition> {
             row_field(&entity, &field, doc)?
         }
     };
-    let above = get(pairs, "above").map(bound).transpose()?;
-    let below = get(pairs, "below").map(bound).transpose()?;
-    if above.is_none() && below.is_none() {
-        return Err(doc.wrong("numeric_state with \"above\" or \"below\""));
+    let (above, below) = bounds(doc, get(pairs, "above"), get(pairs, "below"))?;
+    Ok(Condition::Numeric { value, place: doc.span, above, below })
+}
+
+/// Between what a number has to be: at least one of them, and with room in between.
+pub(super) fn bounds(
+    doc: &Doc,
+    above: Option<&Doc>,
+    below: Option<&Doc>,
+) -> Read<(Option<Bound>, Option<Bound>)> {
+    let bounds = (above.map(bound).transpose()?, below.map(bound).transpose()?);
+    match &bounds {
+        (None, None) => Err(doc.wrong("numeric_state with \"above\" or \"below\"")),
+        (Some(Bound::Number(above)), Some(Bound::Number(below))) if above >= below => Err(doc
+            .wrong("numeric_state with \"above\" less than \"below\": no number is between them otherwise")),
+        _ => Ok(bounds),
     }
-    Ok(Condition::Numeric { value, above, below })
 }
 
 /// `state["concept"]["id"].field`

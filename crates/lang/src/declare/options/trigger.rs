@@ -7,6 +7,7 @@ use model::topic::Pattern;
 use model::{Code, Problem, Timestamp};
 use serde_json::Value;
 
+use super::condition::bounds;
 use super::{Pairs, gate};
 use crate::cron::{Calendar, Cron, Zone};
 use crate::declare::doc::{Doc, Kind, Read, get, only};
@@ -229,10 +230,7 @@ impl Reading<'_> {
         let pick = |key: &str| get(inner, key).or_else(|| get(beside, key));
         let entity = entity.ok_or_else(|| doc.wrong("numeric_state with \"entity\""))?;
         let field = pick("field").ok_or_else(|| doc.wrong("numeric_state with \"field\""))?;
-        let (above, below) = (pick("above").map(bound).transpose()?, pick("below").map(bound).transpose()?);
-        if above.is_none() && below.is_none() {
-            return Err(doc.wrong("numeric_state with \"above\" or \"below\""));
-        }
+        let (above, below) = bounds(doc, pick("above"), pick("below"))?;
         let field = field.text("a field")?.text;
         Ok(TriggerKind::NumericState { entities: self.entities(entity)?, field, above, below })
     }
