@@ -42,9 +42,6 @@ const STEPS_MAX: usize = 64;
 
 /// Memory for pages of a tenant that has concepts.
 const ROWS_CACHE_KIB: i64 = 16 << 10;
-/// Memory for pages of one who reads rows: room for the inner pages of the trees of a few million rows, so that a point read
-/// fetches two leaves and nothing else. It is taken only as far as it is used.
-const READER_CACHE_KIB: i64 = 8 << 10;
 
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]
@@ -344,7 +341,6 @@ pub fn read_beside(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(Duration::from_secs(5))?;
-    db.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     db.set_prepared_statement_cache_capacity(32);
     Ok(db)
 }
