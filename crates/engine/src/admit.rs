@@ -94,8 +94,8 @@ pub struct Context<'a> {
 /// An event that needs only its position.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Position 0, recorded at the epoch: the writer fills them in.
-    pub event: Event,
+    /// Position 0, recorded at the epoch: the writer fills them in. Shared from here on, because it is large and goes far.
+    pub event: Arc<Event>,
     /// What a repeated key is compared by; there is one when there is a key.
     pub fingerprint: Option<[u8; 32]>,
     /// `event`, or `event.deferred` when it is put off.
@@ -108,6 +108,7 @@ pub struct Prepared {
 impl Prepared {
     /// An event that nobody has to judge: a run's own.
     pub fn of(event: Event, entropy: &mut Entropy) -> Prepared {
+        let event = Arc::new(event);
         let body = event.content.body().map(|json| NewBody::new(entropy.bytes(), json.clone()));
         let record = NewRecord { kind: "event", version: 1, data: encode(&event.envelope), body };
         Prepared { event, fingerprint: None, record, deferred: None, quiet: false }
@@ -115,7 +116,6 @@ impl Prepared {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "made once per publish and taken apart at once")]
 pub enum Admission {
     Prepared(Prepared),
     /// `keyed`: the event that a repeated key is answered for all the same.
@@ -336,7 +336,7 @@ fn envelope(caller: &Caller, draft: Draft, depth: u32) -> (Envelope, Content) {
 fn seal(caller: &Caller, draft: Draft, depth: u32, salt: [u8; 16], deferred: Option<Timestamp>) -> Prepared {
     let (envelope, content) = envelope(caller, draft, depth);
     let fingerprint = envelope.key.as_ref().and_then(|_| fingerprint(&envelope, &content));
-    let event = Event { position: 0, recorded_at: Timestamp::EPOCH, envelope, content };
+    let event = Arc::new(Event { position: 0, recorded_at: Timestamp::EPOCH, envelope, content });
     let (kind, data) = match deferred {
         None => ("event", encode(&event.envelope)),
         Some(until) => {

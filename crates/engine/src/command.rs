@@ -10,7 +10,7 @@ use model::record::{DeadReason, How, Moved, OccurrenceId, Record, RunStarted};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
-use crate::admit::Prepared;
+use crate::admit::{Caller, Prepared};
 use crate::entity::{Write, Written};
 use crate::route::lost::Lost;
 use crate::run::{WaitId, Walked};
@@ -159,7 +159,7 @@ pub enum RunCommand {
     Logic {
         name: String,
         args: serde_json::Map<String, Value>,
-        actor: String,
+        caller: Caller,
         space: Option<String>,
     },
     /// A wait looked back up to a position, beside the writer.

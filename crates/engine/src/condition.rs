@@ -24,7 +24,7 @@ pub fn test(env: &Env, state: &State, condition: &Condition) -> Result<bool, Pro
         Condition::Test(Test::Time(time)) => in_time(time, env.now),
         Condition::Test(Test::State { entity, field, is, held }) => {
             let Some(id) = &entity.id else { return Ok(false) };
-            let row = state.row_near(&entity.concept, &env.space, id).map_err(broken)?;
+            let row = env.row(state, &entity.concept, id)?;
             let Some(row) = row else { return Ok(is.iter().any(Value::is_null)) };
             let since = row.in_state_since(field.split('.').next().unwrap_or(field));
             let fields = Value::Object(row.fields);
@@ -102,7 +102,7 @@ fn turn(env: &Env, state: &State, condition: &Condition) -> Option<Timestamp> {
         Condition::Test(Test::Not(part)) => turn(env, state, part),
         Condition::Test(Test::Time(time)) => Some(next_boundary(time, env.now)),
         Condition::Test(Test::State { entity, field, held: Some(held), .. }) => {
-            let row = state.row_near(&entity.concept, &env.space, entity.id.as_ref()?).ok().flatten()?;
+            let row = env.row(state, &entity.concept, entity.id.as_ref()?).ok().flatten()?;
             let since = row.in_state_since(field.split('.').next().unwrap_or(field));
             Some(since.plus(env.length(state, held).ok()?)).filter(|at| *at > env.now)
         }

@@ -114,6 +114,7 @@ pub fn find(catalog: &Catalog, query: &Query, asked: Asked<'_>) -> Result<Find, 
     let actor = asked.caller.actor.clone();
     let mut find = Find::query(catalog, query, find::Asked { args, actor, now: asked.now })?;
     find.space = asked.space.map(str::to_owned);
+    find.reader = Some(asked.caller.clone());
     Ok(find)
 }
 

@@ -37,12 +37,18 @@ impl Entropy {
     }
 
     pub fn fill(&mut self, out: &mut [u8]) {
-        for byte in out {
+        let mut rest = out;
+        while !rest.is_empty() {
             if self.used == PAGE {
                 self.refill();
             }
-            *byte = std::mem::take(&mut self.page[self.used]);
-            self.used += 1;
+            let count = rest.len().min(PAGE - self.used);
+            let drawn = &mut self.page[self.used..self.used + count];
+            rest[..count].copy_from_slice(drawn);
+            // What was given out is not kept.
+            drawn.fill(0);
+            self.used += count;
+            rest = &mut rest[count..];
         }
     }
 

@@ -8,7 +8,9 @@ use model::definition::{Expr, Field, Input, Length};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
+use crate::admit::Caller;
 use crate::automation::Automation;
+use crate::entity::{Concept, Row};
 use crate::program::Program;
 use crate::route::occurrence;
 use crate::state::State;
@@ -50,6 +52,8 @@ pub struct Env {
     pub wait: Value,
     pub now: Timestamp,
     pub space: String,
+    /// Somebody outside who called logic: it sees the rows that they see. None: all of the space.
+    pub reader: Option<Caller>,
 }
 
 impl About {
@@ -242,16 +246,16 @@ impl Env {
             let (Value::Object(slot), Ok(concept)) = (slot, state.catalog.concept(kind)) else { continue };
             match &entity {
                 EntityRef::One { id, .. } => {
-                    let row = state.row_near(concept.id(), &self.space, id).map_err(broken)?;
+                    let row = self.row(state, concept.id(), id)?;
                     slot.extend(row.map(|row| (id.clone(), Value::Object(row.fields))));
                 }
-                EntityRef::All { .. } => self.all_rows(state, concept.id(), slot)?,
+                EntityRef::All { .. } => self.all_rows(state, concept, slot)?,
             }
         }
         if refs.indeterminate {
             for concept in state.catalog.concepts() {
                 let mut rows = Map::new();
-                self.all_rows(state, concept.id(), &mut rows)?;
+                self.all_rows(state, concept, &mut rows)?;
                 kinds.insert(concept.id().to_owned(), rows.into());
             }
         }
@@ -262,7 +266,7 @@ impl Env {
     fn health(&self, state: &State) -> Result<Value, Problem> {
         let mut rows = Map::new();
         if let Ok(concept) = state.catalog.concept("health") {
-            self.all_rows(state, concept.id(), &mut rows)?;
+            self.all_rows(state, concept, &mut rows)?;
         }
         let trigger = self.named("trigger");
         let system = trigger["entity"]["id"].as_str();
@@ -270,17 +274,37 @@ impl Env {
         Ok(json!({"systems": rows, "system": system}))
     }
 
-    fn all_rows(&self, state: &State, concept: &str, into: &mut Map<String, Value>) -> Result<(), Problem> {
-        let many = state.count_rows(concept).map_err(broken)?;
+    /// One row by its concept and id, if it is there to be seen.
+    pub fn row(&self, state: &State, concept: &str, id: &str) -> Result<Option<Row>, Problem> {
+        let row = state.row_near(concept, &self.space, id).map_err(broken)?;
+        let concept = |row: &Row| state.catalog.concept(&row.concept).cloned();
+        Ok(row.filter(|row| {
+            self.reader.is_none() || concept(row).is_ok_and(|concept| self.sees(&concept, row))
+        }))
+    }
+
+    fn sees(&self, concept: &Concept, row: &Row) -> bool {
+        self.reader.as_ref().is_none_or(|reader| concept.shows(row, reader))
+    }
+
+    fn all_rows(
+        &self,
+        state: &State,
+        concept: &Concept,
+        into: &mut Map<String, Value>,
+    ) -> Result<(), Problem> {
+        let many = state.count_rows(concept.id()).map_err(broken)?;
         if many > ROWS_MAX as u64 {
-            let detail = format!("\"{concept}\" has {many} rows, more than {ROWS_MAX} to look through");
+            let detail =
+                format!("\"{}\" has {many} rows, more than {ROWS_MAX} to look through", concept.id());
             return Err(Problem::new(Code::ExprLimit, detail)
                 .hint("name the row by a fixed id, or use a declared query"));
         }
         let everywhere = self.space == "_system";
         state
-            .each_row(concept, |row| {
-                if everywhere || row.space == self.space || row.space == "_system" {
+            .each_row(concept.id(), |row| {
+                let here = everywhere || row.space == self.space || row.space == "_system";
+                if here && self.sees(concept, &row) {
                     into.insert(row.id, Value::Object(row.fields));
                 }
             })

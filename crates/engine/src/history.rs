@@ -412,7 +412,7 @@ fn end(body: &mut Value, place: Place, ended: &RunEnded) {
 }
 
 /// Why a run went no further, in words.
-fn cancelled(code: &str) -> &'static str {
+pub(crate) fn cancelled(code: &str) -> &'static str {
     match code {
         "restart" => "a newer run took its place",
         "automation_deleted" => "its automation was deleted",

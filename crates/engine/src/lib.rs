@@ -57,6 +57,7 @@ pub mod tenant;
 
 pub mod clock;
 pub mod entropy;
+pub mod pages;
 pub mod pool;
 
 pub use admit::{Caller, Draft, Layer};

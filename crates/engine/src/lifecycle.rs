@@ -12,9 +12,10 @@ use model::event::{Band, Content, Envelope, Event, Subject, TOLD};
 use model::record::{RunEnded, Status};
 use model::topic::Pattern;
 use model::{Code, Position, Timestamp};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
+use crate::history::cancelled;
 use crate::route;
 use crate::run::{Run, band_of, band_of_input};
 use crate::state::Result;
@@ -53,7 +54,9 @@ pub fn is_one(topic: &str) -> bool {
 /// an erasure says nothing.
 pub fn quoted_run(event: &Value) -> Option<&str> {
     let (payload, error) = (&event["payload"], &event["payload"]["error"]);
-    let errs = error["message"].is_string() && error["code"] != Code::EventErased.as_str();
+    // Of what was cancelled the words are ours.
+    let own = error["code"] == Code::EventErased.as_str() || payload["status"] == Status::Cancelled.as_str();
+    let errs = error["message"].is_string() && !own;
     let says = errs || !payload["output"].is_null();
     let of = event["topic"].as_str().filter(|topic| says && is_one(topic));
     of.and_then(|_| event["run"].as_str())
@@ -88,7 +91,11 @@ pub fn ended(draft: &mut Draft<'_>, run: &Run, ended: &RunEnded) -> Result<()> {
 fn how_it_ended(ended: &RunEnded, from: Timestamp, to: Timestamp) -> Value {
     let mut more = json!({"status": ended.status.as_str(), "duration": seconds(from, to)});
     if let Some(code) = &ended.code {
-        more["error"] = json!({"code": code, "message": ended.message, "class": ended.class});
+        // As the run itself tells it: nobody wrote down words for what was only cut off.
+        more["error"] = match ended.status {
+            Status::Cancelled => json!({"code": code, "message": cancelled(code), "class": "permanent"}),
+            _ => json!({"code": code, "message": ended.message, "class": ended.class}),
+        };
     }
     if !ended.output.is_null() {
         more["output"] = ended.output.clone();
@@ -162,10 +169,17 @@ impl<'a> About<'a> {
     }
 }
 
+/// What is absent is left out.
+fn without_nulls(map: &mut Map<String, Value>) {
+    map.retain(|_, value| !value.is_null());
+}
+
 impl About<'_> {
     fn payload(&self, mut more: Value) -> Value {
         if let Some(more) = more.as_object_mut() {
-            more.retain(|_, value| !value.is_null());
+            // Not in what a run gave: there a null is its own.
+            more.get_mut("error").and_then(Value::as_object_mut).into_iter().for_each(without_nulls);
+            without_nulls(more);
             let names = [("automationName", self.automation), ("automation", self.automation)];
             let ids = [("executionId", self.id), ("run", self.id), ("trigger", self.trigger)];
             more.extend(names.into_iter().chain(ids).map(|(key, text)| (key.to_owned(), text.into())));

@@ -81,10 +81,19 @@ pub fn records(
     from: Position,
     mut each: impl FnMut(Place, Record) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
+    records_by_commit(bytes, from, |_, place, record| each(place, record))
+}
+
+/// As [`records`], each with the first position of the commit that it is part of.
+pub fn records_by_commit(
+    bytes: &[u8],
+    from: Position,
+    mut each: impl FnMut(Position, Place, Record) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     commits(bytes, |line, time| {
         for record in line.records().filter(|record| record.position >= from) {
             let decoded = Record::decode(at(record, time)).map_err(|e| undecodable(e, record.position))?;
-            each(Place { position: record.position, time }, decoded)?;
+            each(line.first, Place { position: record.position, time }, decoded)?;
         }
         Ok(())
     })

@@ -341,6 +341,10 @@ impl Tenant {
 
     /// The writer's answer to what was put into its mailbox before.
     async fn answer(&self, mut pending: Pending) -> Result<Answer, Problem> {
+        // Somebody writes, and a pool thread looks into the mailbox once more before it steps back (`Inner::work`).
+        if self.0.scheduled.load(Ordering::Acquire) && self.0.writer.try_lock().is_err() {
+            return pending.await.unwrap_or_else(|_| Err(closing()));
+        }
         let posted = Posted(self);
         // Whoever else on this thread is about to ask does it first: one sync then carries all of them.
         tokio::task::yield_now().await;

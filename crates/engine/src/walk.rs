@@ -26,6 +26,7 @@ use model::record::{How, RunEnded, RunMoved, RunRecord, Status};
 use model::{Code, Position, Problem};
 use serde_json::{Value, json};
 
+use crate::admit::Caller;
 use crate::automation::Automation;
 use crate::decide::Refusal;
 use crate::draft::Draft;
@@ -124,7 +125,9 @@ struct Walk<'d, 'a> {
     /// What it publishes has at least this band.
     least_band: Band,
     /// Who called logic without a run.
-    outside: Option<String>,
+    outside: Option<Caller>,
+    /// Inside logic, which is not told of it: the topic of the event that it is about.
+    topic: Option<String>,
     /// Who answered the question of the step that is noted next.
     by: Option<String>,
     /// The event that ended the wait of the step that is noted next.
@@ -317,6 +320,7 @@ impl<'d, 'a> Walk<'d, 'a> {
             atomic: 0,
             least_band: Band::default(),
             outside,
+            topic: None,
             by: None,
             took: None,
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   for each command:  decide(state) ─▶ a line in the batch ─▶ apply(state)      the next command sees it
+//!                      runs that it started walk at once                         and is not held up by them
 //!   per batch:         append + fdatasync ─▶ answers, events                     nothing leaves before the sync
 //!   now and then:      COMMIT of state.db                                        never before its batches are synced
 //! ```
@@ -39,8 +40,9 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// How long folded state may wait for its COMMIT, and how many rows.
 pub const STATE_OPEN_MAX: Duration = Duration::from_millis(50);
 const STATE_ROWS_MAX: usize = 8_192;
-/// Runs that one batch walks; the rest follow in the next.
+/// Walks in one batch, and for each command in it if those are more; the rest follow in the next.
 const WALKS_MAX: usize = 512;
+const WALKS_A_COMMAND: usize = 4;
 /// Marked conditions that one batch tests; the rest follow in the next.
 const TESTS_MAX: usize = 256;
 /// A step of the wall clock against the boot clock that is worth a record.
@@ -162,9 +164,12 @@ impl Writer {
         let (mut turn, offset) =
             (Turn { answers: Vec::with_capacity(commands.len()), committed }, self.offset);
         let mut sync = self.note_clock_step(moment, &mut turn)?;
-        let closes = commands.iter().any(is_close);
+        // A full disk fails nothing: runs stand still until there is space.
+        let walks = !full && !commands.iter().any(is_close);
+        let mut walks_left = if walks { WALKS_MAX.max(WALKS_A_COMMAND * commands.len()) } else { 0 };
         for command in commands {
             let refused = full
+                && !self.is_repeat(&command)?
                 && matches!(
                     command,
                     Command::Publish { .. }
@@ -180,14 +185,28 @@ impl Writer {
                 self.decide_one(moment, command, &mut turn, &mut sync)?
             };
             turn.answers.push(answer);
+            // Before the next command: a run that takes no time must not be in its way only because both came in one batch.
+            sync |= self.walk_ready(moment, &mut turn, (&mut walks_left, true))?;
         }
-        // A full disk fails nothing: runs stand still until there is space.
-        if !full && !closes {
+        if walks {
             sync |= self.wake_marked(moment, &mut turn)?;
-            sync |= self.walk_ready(moment, &mut turn)?;
+            sync |= self.walk_ready(moment, &mut turn, (&mut walks_left, false))?;
         }
         self.last_committed = turn.committed.len();
         self.make_durable(moment, offset, sync, turn)
+    }
+
+    /// Whether it only asks again for what is written: there is always room for that answer.
+    fn is_repeat(&self, command: &Command) -> Result<bool, Fatal> {
+        let Command::Publish { events } = command else { return Ok(false) };
+        for event in events {
+            let envelope = &event.event.envelope;
+            let Some(key) = &envelope.key else { return Ok(false) };
+            if self.state.key(envelope.source.as_deref(), key)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn decide_one(
@@ -275,10 +294,20 @@ impl Writer {
     }
 
     /// Runs that can go on do so, each in a commit of its own. True when one did.
-    fn walk_ready(&mut self, moment: Moment, turn: &mut Turn) -> Result<bool, Fatal> {
-        let mut walked = false;
-        for _ in 0..WALKS_MAX {
+    /// `once`: one that yields goes to the back of the queue and is left there.
+    fn walk_ready(
+        &mut self,
+        moment: Moment,
+        turn: &mut Turn,
+        (left, once): (&mut usize, bool),
+    ) -> Result<bool, Fatal> {
+        let (mut walked, mut yielded) = (false, None);
+        while *left > 0 {
             let Some(run) = self.state.runs.ready.front().copied() else { break };
+            if once && yielded == Some(run) {
+                break;
+            }
+            *left -= 1;
             let next = self.batch.head().position + 1;
             let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
             let mut draft = draft.over(self.ledger.as_ref()).heard(self.heard);
@@ -291,6 +320,9 @@ impl Writer {
             }
             self.commit(moment.now, entries, turn);
             walked = true;
+            if self.state.runs.ready.back() == Some(&run) {
+                yielded = yielded.or(Some(run));
+            }
         }
         Ok(walked)
     }

@@ -234,7 +234,22 @@ fn meant<'a>(tree: &'a clap::Command, words: &[String]) -> (&'a clap::Command, S
 
 /// How the command of this process is called, without its own name: `groups put`.
 pub fn called() -> String {
-    meant(&tree(), &words()).1.trim_start_matches("everwhen").trim_start().to_owned()
+    let matches = tree().try_get_matches_from(std::env::args_os());
+    matches.map(|matches| named(&matches)).unwrap_or_default()
+}
+
+/// The commands that were matched, and not words that are called like one: a directory may be called "groups".
+fn named(mut matches: &clap::ArgMatches) -> String {
+    let mut words = Vec::new();
+    while let Some((word, inner)) = matches.subcommand() {
+        words.push(word);
+        matches = inner;
+    }
+    // The one command that administers or only reads, as it is asked.
+    if words == ["replay"] && matches.contains_id("into") {
+        words.push("--into");
+    }
+    words.join(" ")
 }
 
 /// The help page of the command that was meant.

@@ -33,7 +33,8 @@ pub struct Client {
     port: u16,
     prefix: String,
     token: Option<String>,
-    tenant: String,
+    /// `None`: the one that the token is of.
+    tenant: Option<String>,
     /// Of an https URL.
     tls: Option<Tls>,
     idle: Mutex<Option<Sender>>,
@@ -65,10 +66,25 @@ impl Client {
             port: uri.port_u16().unwrap_or(port),
             prefix: uri.path().trim_end_matches('/').to_owned(),
             token,
-            tenant: tenant.to_owned(),
+            tenant: Some(tenant.to_owned()),
             tls,
             idle: Mutex::new(None),
         })
+    }
+
+    /// Leaves it to the token which tenant is meant, unless somebody named one.
+    pub fn of_the_token(mut self, named: bool) -> Client {
+        self.tenant = self.tenant.filter(|_| named || self.token.is_none());
+        self
+    }
+
+    /// The tenant that is named to the server, if one is.
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Over https, trusts the certificates in this file beside the machine's.
@@ -196,8 +212,10 @@ impl Client {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.prefix))
-            .header(HOST, format!("{}:{}", self.host, self.port))
-            .header("everwhen-tenant", &self.tenant);
+            .header(HOST, format!("{}:{}", self.host, self.port));
+        if let Some(tenant) = &self.tenant {
+            request = request.header("everwhen-tenant", tenant);
+        }
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -230,10 +248,8 @@ impl Client {
         match &self.tls {
             None => self.greeted(stream).await,
             Some(tls) => {
-                let secure = tls.connect(&self.host, stream).await.map_err(|failure| {
-                    let problem = self.unreachable(&failure.problem);
-                    problem.hint("--ca FILE names the certificates of a private authority that you trust")
-                })?;
+                let secure = tls.connect(&self.host, stream).await;
+                let secure = secure.map_err(|failure| self.not_trusted(&failure.problem.to_string()))?;
                 self.greeted(secure).await
             }
         }
@@ -248,6 +264,17 @@ impl Client {
         // Ends with the connection; what goes wrong on it is told to the request that waits.
         tokio::spawn(connection);
         Ok(sender)
+    }
+
+    /// What is wrong with the server's certificate, and what to do.
+    fn not_trusted(&self, why: &str) -> Problem {
+        if why.contains("CaUsedAsEndEntity") {
+            return self.unreachable(&"its certificate is that of an authority, and no server's").hint(
+                "make one with basicConstraints CA:FALSE, signed by your own root, and name the root with --ca \
+                 (docs/tls.md shows how)",
+            );
+        }
+        self.unreachable(&why).hint("--ca FILE names the certificates of a private authority that you trust")
     }
 
     fn unreachable(&self, why: &dyn std::fmt::Display) -> Problem {

@@ -34,6 +34,7 @@ use session::Session;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    engine::pages::hold_back();
     if let Err(problem) = cli::all_text(std::env::args_os().skip(1)) {
         return not_done(&problem);
     }
@@ -78,7 +79,9 @@ async fn run_and_close(command: Command, session: &Session) -> Result<(), Stop> 
         ended = commands::run(command, session) => ended,
         code = signals.recv() => Err(Stop::Code(code)),
     };
-    if let (Ok(()), Some(engine)) = (&ended, session.engine()) {
+    // An answer of "no" is one to what was done.
+    let done = matches!(ended, Ok(()) | Err(Stop::Code(1)));
+    if let (true, Some(engine)) = (done, session.engine()) {
         reach::audit::write_down(&engine, &session.tenant()?, &cli::called()).await?;
     }
     let closed = session.close().await.map_err(Stop::from);

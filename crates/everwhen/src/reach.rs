@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use engine::{Caller, Engine, Options, Tenant};
 use model::{Code, Problem};
+use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{Client, escape};
 use crate::held::Holder;
 use crate::session::{Place, Session};
 
@@ -70,7 +71,9 @@ impl Reach {
         match session.place()? {
             Place::Server(url) => {
                 session.mention_profile();
-                Ok(Reach::Remote(session.client(&url, tenant)?))
+                let client = session.client(&url, tenant)?;
+                mention_new(session, &client, create).await;
+                Ok(Reach::Remote(client))
             }
             Place::Directory(data) => {
                 // A name that no tenant can have begins nothing.
@@ -92,9 +95,12 @@ async fn directory(session: &Session, data: &Path, tenant: &str, create: bool) -
         };
         if let Some(holder) = Holder::read(data) {
             // Who shows a token wants to be held to it, also where the directory would let them do everything.
-            let token = session.flags.token.clone().unwrap_or(holder.token);
-            let client = Client::new(&holder.url, Some(token), tenant)?;
+            let shown = session.flags.token.clone();
+            let named = shown.is_none() || session.named_tenant()?.as_deref() == Some(tenant);
+            let token = shown.unwrap_or(holder.token);
+            let client = Client::new(&holder.url, Some(token), tenant)?.of_the_token(named);
             if client.text("/livez").await.is_ok() {
+                mention_new(session, &client, create).await;
                 return Ok(Reach::Remote(client));
             }
         }
@@ -102,6 +108,18 @@ async fn directory(session: &Session, data: &Path, tenant: &str, create: bool) -
             return Err(locked);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The server begins a tenant as a directory would, and cannot say so: a slip in its name is seen here.
+async fn mention_new(session: &Session, client: &Client, create: bool) {
+    let Some(tenant) = client.tenant().filter(|tenant| create && *tenant != engine::DEFAULT_TENANT) else {
+        return;
+    };
+    let found: Result<Value, Problem> = client.get(&format!("/v1/tenants/{}", escape(tenant))).await;
+    let absent = |problem: Problem| matches!(problem.code(), Code::TenantNotFound | Code::NotFound);
+    if found.is_err_and(absent) {
+        session.out.note(&format!("a tenant \"{tenant}\" begins at {}", client.url()));
     }
 }
 

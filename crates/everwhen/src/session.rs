@@ -141,7 +141,8 @@ impl Session {
         }
     }
 
-    /// The server at this address, for a tenant.
+    /// The server at this address, for a tenant. With a token the tenant is the token's, and named only where somebody named it: then
+    /// the server refuses what was meant for another.
     pub fn client(&self, url: &str, tenant: &str) -> Result<Client, Problem> {
         let ca = match &self.flags.ca {
             Some(ca) => Some(ca.clone()),
@@ -150,7 +151,8 @@ impl Session {
                 None => variable("EVERWHEN_CA")?.map(PathBuf::from),
             },
         };
-        Client::new(url, self.token()?, tenant)?.trusting(ca.as_ref())
+        let named = self.named_tenant()?.as_deref() == Some(tenant);
+        Client::new(url, self.token()?, tenant)?.of_the_token(named).trusting(ca.as_ref())
     }
 
     /// Remembers an engine that must be closed before the process ends.

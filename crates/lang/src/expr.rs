@@ -45,11 +45,11 @@ mod tests;
 use model::Problem;
 
 pub use builtins::EFFECTS;
-pub(crate) use builtins::{TYPES, either_case};
+pub(crate) use builtins::{TYPES, either_case, is_function};
 pub(crate) use compile::build_regex;
 pub use fault::Span;
 pub(crate) use fault::nearest;
-pub(crate) use instant::{parse as parse_instant, parse_duration};
+pub(crate) use instant::{parse as parse_instant, parse_duration, read as read_instant};
 pub(crate) use json::from_base64;
 pub(crate) use parser::parse;
 pub use refs::{EntityRef, Refs};
@@ -74,6 +74,8 @@ pub struct Scope<'s> {
     pub late: bool,
     /// Paths (`payload.due`) that are declared to be instants: compared as such, however they are written.
     pub instants: &'s [String],
+    /// Paths that are declared to be durations, which are seconds in JSON: compared as durations.
+    pub lengths: &'s [String],
     /// A filter of rows: an order against what is missing is a no, not an error.
     pub rows: bool,
 }
@@ -84,13 +86,13 @@ impl<'s> Scope<'s> {
 
     /// These roots and nothing else: over rows, and what is asked with.
     pub const fn rows(roots: &'s [&'s str]) -> Scope<'s> {
-        Scope { roots, shorthands: &[], concepts: &[], late: false, instants: &[], rows: true }
+        Scope { roots, shorthands: &[], concepts: &[], late: false, instants: &[], lengths: &[], rows: true }
     }
 
     /// These roots; with `event` among them also `topic`, `payload` and `subject`.
     pub const fn of(roots: &'s [&'s str]) -> Scope<'s> {
         let shorthands = &["topic", "payload", "subject"];
-        Scope { roots, shorthands, concepts: &[], late: false, instants: &[], rows: false }
+        Scope { roots, shorthands, concepts: &[], late: false, instants: &[], lengths: &[], rows: false }
     }
 }
 

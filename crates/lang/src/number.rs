@@ -1,6 +1,7 @@
 //! Numbers compared across their kinds, for expressions and filters alike: `1` and `1.0` are one number.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use serde_json::Value;
 
@@ -46,6 +47,16 @@ impl Number {
             Number::Int(n) => Ok(n.into()),
             Number::Uint(n) => Ok(n.into()),
             Number::Double(n) => Err(n),
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Int(n) => n.fmt(f),
+            Number::Uint(n) => n.fmt(f),
+            Number::Double(n) => n.fmt(f),
         }
     }
 }

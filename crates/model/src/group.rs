@@ -257,7 +257,7 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
 pub fn parse_start(value: &Value) -> Result<Start, Problem> {
     let wrong = || {
         invalid("/start", format!("{value} is not a place in the ledger"))
-            .hint("use \"now\", \"beginning\", {\"position\": N} or {\"time\": \"2026-01-31T09:30:00Z\"}")
+            .hint("use \"now\" (or \"end\"), \"beginning\", {\"position\": N} or {\"time\": \"2026-01-31T09:30:00Z\"}")
     };
     match value {
         Value::String(word) if word == "now" || word == "end" => Ok(Start::Now),

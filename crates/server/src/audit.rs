@@ -173,6 +173,13 @@ fn act_of(method: &Method, matched: &str, path: &str) -> Option<String> {
     Some(words.join("."))
 }
 
+/// The name of the act that a request to this path is, with variables in braces or words for them; `None`: it is none.
+pub fn act(method: &str, path: &str) -> Option<String> {
+    let method = Method::from_bytes(method.as_bytes()).ok()?;
+    let (_, matched) = ACTS.iter().find(|(of, matched)| *of == method && fits(matched, path))?;
+    act_of(&method, matched, path)
+}
+
 /// Says how much of an act is done: all of it, or the part that stands although the rest was refused.
 pub fn did(what: Value) {
     let _ = ASKED.try_with(|asked| {

@@ -1,7 +1,9 @@
 //! Automations one by one: created, changed, deleted and run (contracts §14); and logic that is called from outside.
 
 use axum::extract::Path;
+use engine::authority::{Grant, Permission};
 use hyper::{Response, StatusCode};
+use model::topic::is_house;
 use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
@@ -18,8 +20,9 @@ const BODY_MAX: usize = 4 << 20;
 pub async fn create(call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
-    let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
+    let (doors, tenant, grant) = (call.doors.clone(), call.tenant.clone(), call.grant.clone());
     let said = value(&call.bytes(BODY_MAX).await?)?;
+    may_declare(grant.as_deref(), &said)?;
     let of = tenant.clone();
     let made = aside::blocking(move || of.create_automation(&said)).await?;
     ws::told_one(&doors, &tenant, "automation_created", &made);
@@ -31,17 +34,70 @@ pub fn tag(automation: &Value) -> String {
     listing::tag(automation, &["version", "enabled", "paused"])
 }
 
+/// Whether who may write automations may declare this one. One that names a secret could carry it outside, and one that hears
+/// acts of administration could tell them on: both are for those who may see either.
+pub fn may_declare(grant: Option<&Grant>, definition: &Value) -> Result<(), Problem> {
+    if grant.is_none_or(|grant| grant.may(Permission::AutomationAdmin)) {
+        return Ok(());
+    }
+    let why = if says(definition, &names_secret) {
+        "names a secret and could carry it outside"
+    } else if says(definition, &hears_acts) {
+        "hears of acts of administration and could tell them on"
+    } else {
+        return Ok(());
+    };
+    let detail =
+        format!("an automation that {why} needs \"automation:admin\", which this token does not allow");
+    Err(Problem::new(Code::AuthDenied, detail).hint("have an admin declare it, or leave that out"))
+}
+
+/// As [`may_declare`], of what is there with the keys that are changed.
+pub fn may_patch(grant: Option<&Grant>, there: &Value, patch: &Map<String, Value>) -> Result<(), Problem> {
+    let mut whole = there["definition"].as_object().cloned().unwrap_or_default();
+    // What runs stands under another name once it is declared.
+    if patch.contains_key("actions") {
+        whole.remove("steps");
+    }
+    whole.extend(patch.clone());
+    may_declare(grant, &Value::Object(whole))
+}
+
+/// Whether a text of it is such a one; what it is for is said to people only.
+fn says(value: &Value, is: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => is(text),
+        Value::Array(items) => items.iter().any(|item| says(item, is)),
+        Value::Object(fields) => {
+            let mut told = fields.iter().filter(|(name, _)| *name != "description");
+            told.any(|(name, value)| is(name) || says(value, is))
+        }
+        _ => false,
+    }
+}
+
+/// The word itself: however it is called, a call has it.
+fn names_secret(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| matches!(word, "secret" | "secrets"))
+}
+
+fn hears_acts(text: &str) -> bool {
+    text.starts_with("engine.") || is_house(text)
+}
+
 /// `PATCH /v1/automations/{name}`
 pub async fn patch(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
-    let headers = call.head.headers.clone();
+    let (headers, grant) = (call.head.headers.clone(), call.grant.clone());
     let Value::Object(patch) = value(&call.bytes(BODY_MAX).await?)? else {
         return Err(Problem::new(Code::RequestInvalid, "a patch is an object of the keys to change").into());
     };
     let of = tenant.clone();
     let patched = aside::blocking(move || {
-        listing::check_match(&headers, &tag(&of.automation(&name)?))?;
+        let there = of.automation(&name)?;
+        listing::check_match(&headers, &tag(&there))?;
+        may_patch(grant.as_deref(), &there, &patch)?;
         of.patch_automation(&name, &patch)
     });
     let made = patched.await?;
@@ -61,8 +117,12 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
                 .into());
         }
     };
-    let tenant = call.tenant.clone();
-    let plan = aside::blocking(move || tenant.delete_automation(&name, finish)).await?;
+    let (tenant, headers) = (call.tenant.clone(), call.head.headers.clone());
+    let deleted = aside::blocking(move || {
+        listing::check_match(&headers, &tag(&tenant.automation(&name)?))?;
+        tenant.delete_automation(&name, finish)
+    });
+    let plan = deleted.await?;
     ws::told_of(&call.doors, &call.tenant, &plan).await;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;

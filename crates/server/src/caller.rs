@@ -17,7 +17,7 @@ use model::{Code, Position, Problem};
 use crate::problem::{Refusal, bad_request};
 use crate::query::Params;
 use crate::socket::Cut;
-use crate::{Doors, aside, audit, body, rights};
+use crate::{Doors, aside, audit, body, listing, rights};
 
 pub const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
 pub const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
@@ -45,6 +45,7 @@ impl FromRequest<Arc<Doors>> for Call {
         if let Some(denied) = grant.as_deref().and_then(|grant| rights::denied(&head, grant)) {
             return Err(denied);
         }
+        listing::check_untagged(&head, rights::matched(&head)).map_err(refused)?;
         Call::of(head, body, grant, doors).await.map_err(refused)
     }
 }
@@ -81,7 +82,7 @@ impl Call {
         body::is_named(&head.headers, &body)?;
         let caller = caller(&head.headers, grant.as_deref())?;
         let named = match &grant {
-            // The tenant is the token's, whatever else is said.
+            // The tenant is the token's; who names another was refused.
             Some(grant) => Some(grant.tenant.as_str()),
             // Who manages a tenant stands in the house: that one may be suspended, or not open at all.
             None if head.uri.path().starts_with("/v1/tenants") => Some(DEFAULT_TENANT),

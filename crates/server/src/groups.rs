@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use engine::authority::Permission;
 use engine::{GroupView, Redrive, Seen, Tenant};
-use hyper::StatusCode;
+use hyper::{HeaderMap, StatusCode};
 use lang::filter::Filter;
 use model::event::push_text;
 use model::group::parse_start;
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{self, object_or};
 use crate::caller::Call;
+use crate::listing::There;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 use crate::{Doors, aside, listing};
@@ -46,9 +47,20 @@ async fn verb(call: Call, known: &[&str]) -> Result<Verb, Problem> {
 /// As [`verb`], for what changes the group itself.
 async fn change(name: &str, call: Call, known: &[&str]) -> Result<Verb, Problem> {
     not_of_a_push(name, &call)?;
+    let headers = call.head.headers.clone();
     let verb = verb(call, known).await?;
     verb.seen.may_change(name)?;
+    conditions(&verb.tenant, name, &headers)?;
     Ok(verb)
+}
+
+/// A group moves by itself and has no tag: it can only be asked to be there, or not to be.
+fn conditions(tenant: &Tenant, name: &str, headers: &HeaderMap) -> Result<(), Problem> {
+    if !listing::has_conditions(headers) {
+        return Ok(());
+    }
+    let there = tenant.groups_in_short().iter().any(|view| view.group.name == name);
+    listing::check(headers, if there { &There::Untagged } else { &There::Not })
 }
 
 async fn bytes(call: Call) -> Result<bytes::Bytes, Problem> {
@@ -70,8 +82,9 @@ pub async fn list(call: Call) -> Answer {
 
 pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
     not_of_a_push(&name, &call)?;
-    let (tenant, seen) = (call.tenant.clone(), call.seen());
+    let (tenant, seen, headers) = (call.tenant.clone(), call.seen(), call.head.headers.clone());
     let definition = seen.definition(&name, body::value(&bytes(call).await?)?)?;
+    conditions(&tenant, &name, &headers)?;
     let (created, group) = tenant.put_group(&name, &definition).await?;
     Ok(shown(if created { StatusCode::CREATED } else { StatusCode::OK }, &group))
 }
@@ -100,6 +113,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     call.seen().may_change(&name)?;
     not_of_a_push(&name, &call)?;
+    conditions(&call.tenant, &name, &call.head.headers)?;
     call.tenant.delete_group(&name).await?;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -85,6 +85,16 @@ async fn answered(doors: Arc<Doors>, request: Request<Body>) -> Result<Response,
                 status => unary(&health(status)),
             };
         }
+        "/grpc.health.v1.Health/List" => {
+            let mut all = Message::default();
+            for name in reflection::SERVICES.iter().chain([&""]) {
+                all.message(1, |entry| {
+                    entry.text(1, name);
+                    entry.message(2, |of| of.number(1, SERVING));
+                });
+            }
+            return unary(&all);
+        }
         "/grpc.health.v1.Health/Watch" => {
             let (status, _) = health_of(request.into_body(), &doors).await?;
             return Ok(watch_health(doors, status));
@@ -126,7 +136,12 @@ async fn of_group(
     let seconds = asked.seconds.map(seconds).transpose()?;
     let mut settled = match name {
         "Pull" => {
-            let max = (*max).clamp(1, PULL_MAX) as usize;
+            if *max > PULL_MAX {
+                let detail = format!("\"max\" is a whole number from 1 to {PULL_MAX}, not {max}");
+                return Err(Problem::new(Code::RequestInvalid, detail));
+            }
+            // Left out, it is one.
+            let max = (*max).max(1) as usize;
             let wait = seconds.unwrap_or_default();
             if wait > WAIT_MAX {
                 return Err(Problem::new(Code::RequestInvalid, "\"wait_seconds\" is at most 60"));

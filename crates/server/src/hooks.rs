@@ -22,15 +22,22 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{self, object, only_json};
 use crate::caller::{Call, trace};
+use crate::listing::There;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
-use crate::{Doors, aside, listing};
-use signature::{Delivery, Scheme, Secret};
+use crate::{Doors, aside, audit, listing};
+use signature::{Delivery, Reason, Scheme, Secret};
 
 const BODY_MAX: usize = 64 << 10;
 /// How far a delivery's own time may be from ours.
 const TOLERANCE_SECONDS: i64 = 300;
 const FIELDS: [&str; 4] = ["scheme", "secret", "topic", "space"];
+
+/// A hook has no tag: it can only be asked to be there, or not to be.
+fn conditions(tenant: &Tenant, name: &str, headers: &HeaderMap) -> Result<(), Problem> {
+    let there = listing::has_conditions(headers) && tenant.shown_hook(name).is_ok();
+    listing::check(headers, if there { &There::Untagged } else { &There::Not })
+}
 
 /// `GET /v1/hooks`
 pub async fn list(call: Call) -> Answer {
@@ -49,6 +56,7 @@ pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    conditions(&tenant, &name, &call.head.headers)?;
     let said = object(&call.bytes(BODY_MAX).await?, &FIELDS)?;
     check(&tenant, &name, &said)?;
     let (new, hook) = tenant.put_hook(&caller, &name, said).await?;
@@ -59,6 +67,7 @@ pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
 /// `DELETE /v1/hooks/{name}`
 pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
+    conditions(&call.tenant, &name, &call.head.headers)?;
     call.tenant.drop_hook(&call.caller, &name).await?;
     Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
 }
@@ -79,7 +88,11 @@ pub fn check(tenant: &Tenant, name: &str, said: &Map<String, Value>) -> Result<(
     let scheme = Scheme::parse(scheme)?;
     match text("secret")? {
         Some(secret) => drop(Secret::parse(scheme, secret)?),
-        None if tenant.shown_hook(name).is_ok() => {}
+        // The one that is there stays, and must be one under this scheme, too.
+        None if tenant.shown_hook(name).is_ok() => drop(
+            Secret::parse(scheme, &tenant.hook(name)?.secret)
+                .map_err(|problem| problem.hint("give the secret of the new scheme with it"))?,
+        ),
         None => return Err(wrong("/secret", "\"secret\" is missing".to_owned())),
     }
     match text("topic")? {
@@ -101,6 +114,7 @@ pub async fn deliver(
 ) -> Answer {
     let (head, body) = request.into_parts();
     let (tenant, hook) = found(&doors, tenant, name).await?;
+    audit::wrote(&tenant);
     let bytes_max = tenant.limits().max_payload;
     let bytes = body::read(body, bytes_max, doors.patience.body).await?;
     let scheme = Scheme::parse(&hook.scheme)?;
@@ -174,11 +188,15 @@ fn believe(
     headers: &HeaderMap,
     bytes: &[u8],
 ) -> Result<(), Problem> {
-    let secret = Secret::parse(scheme, &hook.secret)?;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let now = tenant.now().millis() / 1_000;
     let delivery = Delivery { header: &header, body: bytes, now, tolerance: Some(TOLERANCE_SECONDS) };
-    signature::verify(scheme, &secret, &delivery).map_err(|reason| {
+    // With a secret that is none nobody can have signed; that it is none is no stranger's business.
+    let judged = match Secret::parse(scheme, &hook.secret) {
+        Ok(secret) => signature::verify(scheme, &secret, &delivery),
+        Err(_) => Err(Reason::Signature),
+    };
+    judged.map_err(|reason| {
         Problem::new(Code::HookRefused, format!("the delivery is not believed: {}", reason.as_str()))
             .hint("compare scheme and secret with the sender's settings, and the clocks")
             .with("reason", reason.as_str())
@@ -211,12 +229,22 @@ fn draft(
         (None, Scheme::Github, Some(event)) => github_topic(event, named("action").as_deref()),
         _ => format!("hook.{}", hook.name),
     };
+    let id = id.filter(|id| !id.is_empty()).map(|id| if id.len() > KEY_BYTES_MAX { hashed(&id) } else { id });
     Ok(Draft {
         key: Some(id.unwrap_or_else(|| signed_key(scheme, &header, text))),
         source: Some(format!("hook:{}", hook.name)),
         space: hook.space.clone(),
         ..Draft::new(topic, &payload)
     })
+}
+
+/// The longest key that an event can have.
+const KEY_BYTES_MAX: usize = 1_024;
+
+/// Stands for an id that is too long for a key.
+fn hashed(id: &str) -> String {
+    let hash = model::json::canonical_hash([Value::from(id).to_string().as_str()]);
+    format!("long:{}", model::id::hex(&hash))
 }
 
 /// What tells deliveries apart whose sender names none: what was signed, the time and the body. Two that were signed at the same time
@@ -233,14 +261,46 @@ fn signed_key<'h>(scheme: Scheme, header: &impl Fn(&str) -> Option<&'h str>, bod
     format!("signed:{}", &model::id::hex(&hash)[..32])
 }
 
-/// `github.<event>[.<action>]`; what a topic's word cannot hold becomes `_`.
+/// The longest topic that there is.
+const TOPIC_BYTES_MAX: usize = 512;
+
+/// `github.<event>[.<action>]`; what a topic's word cannot hold becomes `_`, and what does not fit is cut.
 fn github_topic(event: &str, action: Option<&str>) -> String {
     let word = |text: &str| -> String {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        text.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+        let cannot = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '.' | '*' | '#');
+        text.chars().map(|c| if cannot(c) { '_' } else { c }).collect()
     };
-    match action.filter(|action| !action.is_empty()) {
+    let mut topic = match action.filter(|action| !action.is_empty()) {
         Some(action) => format!("github.{}.{}", word(event), word(action)),
         None => format!("github.{}", word(event)),
+    };
+    topic.truncate(topic.floor_char_boundary(TOPIC_BYTES_MAX));
+    // Cut right behind a word, its dot would begin an empty one.
+    topic.trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_of_github_keeps_all_that_a_topic_can_hold() {
+        let cases = [
+            ("push", None, "github.push"),
+            ("push", Some(""), "github.push"),
+            ("deployment", Some("deploy:prod"), "github.deployment.deploy:prod"),
+            ("issues", Some("é"), "github.issues.é"),
+            ("issues", Some("a.b c\u{7}*#\u{a0}d"), "github.issues.a_b_c____d"),
+        ];
+        for (event, action, topic) in cases {
+            assert_eq!(github_topic(event, action), topic);
+        }
+        for length in 480..520 {
+            for (event, action) in [("e".repeat(length), "a"), ("e".to_owned(), &*"é".repeat(length))] {
+                let topic = github_topic(&event, Some(action));
+                assert!(topic.len() <= TOPIC_BYTES_MAX);
+                model::topic::check_topic(&topic).unwrap();
+            }
+        }
     }
 }

@@ -67,6 +67,7 @@ mod tls;
 mod tokens;
 mod ws;
 
+pub use audit::act;
 pub use hooks::{check as check_hook, signature, tried};
 pub use openapi::document as openapi;
 pub use subscriptions::drained;

@@ -1,10 +1,12 @@
 //! Pages of lists that fit into memory, in the order of their names: whole unless `limit` is given.
 
 use hyper::StatusCode;
-use hyper::header::{ETAG, HeaderMap, HeaderValue, IF_MATCH};
+use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use hyper::http::request::Parts;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
+use crate::openapi::takes_header;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 use crate::query::Params;
@@ -43,16 +45,58 @@ pub fn tag(thing: &Value, of: &[&str]) -> String {
     format!("\"{}\"", &model::id::hex(&hash)[..16])
 }
 
+/// What the conditions of a request are held against.
+pub enum There<'a> {
+    Not,
+    /// It is there, and nothing tells its versions apart: no tag can be its own.
+    Untagged,
+    Tagged(&'a str),
+}
+
 /// Refuses a change of something that is not any more what the client saw.
 pub fn check_match(headers: &HeaderMap, tag: &str) -> Result<(), Problem> {
-    let Some(given) = headers.get(IF_MATCH) else { return Ok(()) };
-    let given = given.to_str().unwrap_or_default();
-    let fits = |one: &str| matches!(one.trim(), "*") || one.trim().trim_start_matches("W/") == tag;
-    if given.split(',').any(fits) {
+    check(headers, &There::Tagged(tag))
+}
+
+pub fn has_conditions(headers: &HeaderMap) -> bool {
+    headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH)
+}
+
+/// For a change of one thing by a route that does not look at `If-Match` itself: what it changes has no tag.
+pub fn check_untagged(head: &Parts, matched: &str) -> Result<(), Problem> {
+    let (method, of_one) = (head.method.as_str().to_ascii_lowercase(), matched.contains('{'));
+    let changes = of_one && !matches!(method.as_str(), "get" | "head");
+    if !changes || !head.headers.contains_key(IF_MATCH) || takes_header(&method, matched, "If-Match") {
         return Ok(());
     }
-    Err(Problem::new(Code::IfMatchFailed, format!("it is {tag} now, not {given}"))
-        .hint("read it again and decide anew"))
+    check(&head.headers, &There::Untagged)
+}
+
+/// `If-Match` wants it to be there, as one of what is listed; `If-None-Match` wants it not to be.
+pub fn check(headers: &HeaderMap, there: &There<'_>) -> Result<(), Problem> {
+    let listed = |name: HeaderName| {
+        let lines = headers.get_all(name).into_iter().map(|value| value.to_str().unwrap_or_default());
+        lines.flat_map(|line| line.split(',')).map(|one| one.trim().to_owned()).collect::<Vec<String>>()
+    };
+    let (wanted, unwanted) = (listed(IF_MATCH), listed(IF_NONE_MATCH));
+    let fits = |one: &String| match there {
+        There::Not => false,
+        There::Untagged => one == "*",
+        There::Tagged(tag) => one == "*" || one.trim_start_matches("W/") == *tag,
+    };
+    let is = match there {
+        There::Not => "it is not there".to_owned(),
+        There::Untagged => "it has no versions".to_owned(),
+        There::Tagged(tag) => format!("it is {tag} now"),
+    };
+    let failed = if !wanted.is_empty() && !wanted.iter().any(fits) {
+        format!("{is}, and \"If-Match\" says {}", wanted.join(", "))
+    } else if unwanted.iter().any(fits) {
+        format!("{is}, and \"If-None-Match\" says {}", unwanted.join(", "))
+    } else {
+        return Ok(());
+    };
+    Err(Problem::new(Code::IfMatchFailed, failed).hint("read it again and decide anew"))
 }
 
 /// An answer that says what it is a version of.
@@ -62,4 +106,34 @@ pub fn tagged(status: StatusCode, thing: &Value, tag: &str) -> Answer {
         response.headers_mut().insert(ETAG, tag);
     }
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_hold_for_what_is_there_and_for_what_is_not() {
+        let tagged = There::Tagged("\"a\"");
+        let cases = [
+            ("if-match", "\"a\"", &tagged, true),
+            ("if-match", "\"b\", W/\"a\"", &tagged, true),
+            ("if-match", "\"b\"", &tagged, false),
+            ("if-match", "*", &tagged, true),
+            ("if-match", "*", &There::Untagged, true),
+            ("if-match", "\"a\"", &There::Untagged, false),
+            ("if-match", "*", &There::Not, false),
+            ("if-none-match", "*", &There::Not, true),
+            ("if-none-match", "*", &There::Untagged, false),
+            ("if-none-match", "*", &tagged, false),
+            ("if-none-match", "\"b\"", &tagged, true),
+            ("if-none-match", "\"a\"", &tagged, false),
+        ];
+        for (name, value, there, holds) in cases {
+            let pair = (HeaderName::from_static(name), HeaderValue::from_static(value));
+            let headers = HeaderMap::from_iter([pair]);
+            assert_eq!(check(&headers, there).is_ok(), holds, "{name}: {value}");
+        }
+        assert!(check(&HeaderMap::new(), &There::Not).is_ok());
+    }
 }

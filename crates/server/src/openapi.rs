@@ -72,6 +72,12 @@ fn tags() -> Vec<Value> {
     names.iter().map(|name| json!({ "name": name })).collect()
 }
 
+/// Whether a route looks at this header itself.
+pub fn takes_header(method: &str, path: &str, name: &str) -> bool {
+    let line = operations::of(method, path);
+    line.parameters.iter().any(|parameter| parameter.strip_prefix('^') == Some(name))
+}
+
 fn operation(route: &Route) -> Value {
     let line = operations::of(route.method, route.path);
     let mut operation = json!({

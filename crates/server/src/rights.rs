@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::logins::Peer;
 use crate::problem::Refusal;
 use crate::publish::json as json_answer;
-use crate::{Doors, ROUTES};
+use crate::{Doors, ROUTES, caller};
 
 /// What each method of a path asks of a token; `None`: nothing. A word that is no permission keeps everybody out, which a
 /// test notices.
@@ -67,9 +67,16 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
         let told = guess.map_or(Ok(()), |peer| doors.logins.guessed(peer.0, doors.engine.real()));
         told.err().unwrap_or(problem)
     })?;
+    // What was meant for another tenant must not be done here. Both names are the caller's own words.
+    if let Some(named) = caller::text(&head.headers, &caller::TENANT)?.filter(|named| *named != grant.tenant)
+    {
+        let detail =
+            format!("this token is of the tenant \"{}\", and the request names \"{named}\"", grant.tenant);
+        return Err(Problem::new(Code::AuthDenied, detail).hint("use a token of that tenant, or name none"));
+    }
     doors.engine.admits(&grant.tenant)?;
     if !grant.sight.is_whole() && !holds_to_a_part(head.uri.path()) {
-        return Err(closed_to_a_part(&head.method));
+        return Err(closed_to_a_part(head));
     }
     Ok(Some(grant))
 }
@@ -93,7 +100,7 @@ pub fn holds_the_directory(headers: &HeaderMap, doors: &Doors) -> bool {
 }
 
 /// Doors that hold who sees only a part to that part. Every other is closed to them: a new one is safe before it is named here.
-const OF_A_PART: [&str; 18] = [
+const OF_A_PART: [&str; 19] = [
     "/v1/events",
     "/v1/groups",
     "/v1/entities",
@@ -103,6 +110,7 @@ const OF_A_PART: [&str; 18] = [
     "/v1/automations",
     "/v1/runs",
     "/v1/waits",
+    "/v1/tasks",
     "/v1/decisions",
     "/v1/explain",
     "/v1/subscriptions",
@@ -122,12 +130,23 @@ fn holds_to_a_part(path: &str) -> bool {
     path == "/" || OF_A_PART.iter().any(|door| below(door))
 }
 
-fn closed_to_a_part(method: &Method) -> Problem {
-    if matches!(*method, Method::GET | Method::HEAD) {
+/// Reads of what is administered are refused as its writes are: everybody knows that it is there.
+fn closed_to_a_part(head: &Parts) -> Problem {
+    let reads = matches!(head.method, Method::GET | Method::HEAD);
+    if reads && !needed(&Method::GET, matched(head)).is_some_and(administers) {
         return Problem::new(Code::NotFound, "there is nothing here");
     }
     Problem::new(Code::AuthDenied, "this door is closed to tokens for single spaces or bands")
         .hint("use a token without \"spaces\" and \"max_band\"")
+}
+
+/// The path of the route that a request goes to. Publishing goes past the router, so that its path is the one that was asked for.
+pub fn matched(head: &Parts) -> &str {
+    head.extensions.get::<MatchedPath>().map_or(head.uri.path(), MatchedPath::as_str)
+}
+
+fn administers(needed: Permission) -> bool {
+    matches!(needed, Permission::Admin | Permission::Node | Permission::AutomationAdmin)
 }
 
 /// How often those who hold something open look whether they still may, besides being told.
@@ -171,12 +190,10 @@ fn offered(headers: &HeaderMap) -> Option<&str> {
 
 /// What a route answers to who may not use it; `None`: they may.
 pub fn denied(head: &Parts, grant: &Grant) -> Option<Response> {
-    // Publishing goes past the router, so that its path is the one that was asked for.
-    let matched = head.extensions.get::<MatchedPath>().map_or(head.uri.path(), MatchedPath::as_str);
+    let matched = matched(head);
     let method = if head.method == Method::HEAD { Method::GET } else { head.method.clone() };
     let needed = needed(&method, matched).filter(|needed| !grant.may(*needed))?;
-    let administers = matches!(needed, Permission::Admin | Permission::Node | Permission::AutomationAdmin);
-    if method != Method::GET || administers {
+    if method != Method::GET || administers(needed) {
         let detail = format!("this token does not allow \"{}\"", needed.as_str());
         return Some(
             Refusal(Problem::new(Code::AuthDenied, detail).hint("use a token that does")).into_response(),

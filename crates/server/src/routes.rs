@@ -122,13 +122,13 @@ routes! {
     "Automations" {
         get "/v1/automations" runs::automations, "read",
             "Every automation: on or off, runs, next instant";
-        post "/v1/automations" automations::create, "automation:admin",
-            "Declare one that no workspace manages";
+        post "/v1/automations" automations::create, "automation:write",
+            "Declare one that no workspace manages; one that names a `secret` needs `automation:admin`";
         get "/v1/automations/{name}" runs::automation, "read",
             "One automation with its definition";
-        patch "/v1/automations/{name}" automations::patch, "automation:admin",
+        patch "/v1/automations/{name}" automations::patch, "automation:write",
             "Change keys of one; `null` takes a key away";
-        delete "/v1/automations/{name}" automations::delete, "automation:admin",
+        delete "/v1/automations/{name}" automations::delete, "automation:write",
             "Delete one; `runs=cancel` or `finish`";
         post "/v1/automations/{name}/run" runs::operate::run, "automation:write",
             "Start it by hand, with `input event dry_run`; `Prefer: wait=10` waits for the end";
@@ -231,7 +231,7 @@ routes! {
     }
     "Spaces" {
         get "/v1/spaces" spaces::list, "admin",
-            "Every space that is sealed or was forgotten";
+            "Every space that is sealed or was forgotten, `limit cursor`";
         post "/v1/spaces/{name}/{what}" spaces::act, "admin",
             "`seal`: what is written there from now on is encrypted in the ledger (`*`: wherever no other key is); `forget`: its key is destroyed, and what its events left is wiped, for ever";
     }

@@ -120,13 +120,15 @@ pub async fn toggle(Path((name, what)): Path<(String, String)>, call: Call) -> A
                 .into());
         }
     };
+    let headers = call.head.headers.clone();
     let set = ask(&call, move |tenant, _| {
+        listing::check_match(&headers, &automations::tag(&tenant.automation(&name)?))?;
         tenant.set_automation(&name, toggle)?;
         tenant.automation(&name)
     });
     let set = set.await?;
     ws::told_one(&call.doors, &call.tenant, "automation_updated", &set);
-    ok(&set)
+    listing::tagged(StatusCode::OK, &set, &automations::tag(&set))
 }
 
 /// `GET /v1/waits`

@@ -100,6 +100,11 @@ impl<W: Wire> Session<W> {
         self.tenant.say_session(&self.caller, begins, &json!({ "subject": self.caller.actor }));
     }
 
+    /// `None`: may do everything.
+    pub fn grant(&self) -> Option<&Grant> {
+        self.grant.as_deref()
+    }
+
     /// Whether the client may do that now; the tenant is looked at anew, because it may have begun since.
     pub async fn allow(&mut self, needed: Permission) -> Result<(), Problem> {
         self.is_known()?;

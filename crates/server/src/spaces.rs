@@ -3,16 +3,16 @@
 use axum::extract::Path;
 use hyper::StatusCode;
 use model::{Code, Problem};
-use serde_json::json;
 
 use crate::caller::Call;
+use crate::listing;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
 /// `GET /v1/spaces`
 pub async fn list(call: Call) -> Answer {
-    call.read_params(&[]).await?;
-    Ok(json_answer(StatusCode::OK, json!({ "spaces": call.tenant.spaces()? }).to_string()))
+    let params = call.read_params(&listing::PARAMS).await?;
+    listing::page(&params, "spaces", "name", call.tenant.spaces()?)
 }
 
 /// `POST /v1/spaces/{name}/seal` and `/forget`

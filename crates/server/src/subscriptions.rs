@@ -2,13 +2,13 @@
 
 use axum::extract::Path;
 use engine::tenant::subscriptions::Drained;
-use hyper::StatusCode;
+use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
 use crate::body::{self, object, only_json};
 use crate::caller::Call;
-use crate::listing;
+use crate::listing::{self, There};
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
@@ -33,20 +33,33 @@ fn tag(subscription: &Value) -> String {
     listing::tag(subscription, &FIELDS)
 }
 
+/// Refuses what a request makes depend on what is there.
+fn check(tenant: &engine::Tenant, id: &str, headers: &HeaderMap) -> Result<(), Problem> {
+    match tenant.subscription(id) {
+        Ok(there) => listing::check_match(headers, &tag(&there)),
+        Err(problem) if problem.code() == Code::NotFound => listing::check(headers, &There::Not),
+        Err(problem) => Err(problem),
+    }
+}
+
 /// `POST /v1/subscriptions`: as PUT, with the id in the body.
 pub async fn add(call: Call) -> Answer {
+    let headers = call.head.headers.clone();
     let (tenant, said) = read(call).await?;
     let id = said["id"].as_str().map(str::to_owned);
     let id = id.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"id\" is missing").at("/id"))?;
+    check(&tenant, &id, &headers)?;
     put_as(&tenant, &id, &said).await
 }
 
 /// `PUT /v1/subscriptions/{id}`
 pub async fn put(Path(id): Path<String>, call: Call) -> Answer {
+    let headers = call.head.headers.clone();
     let (tenant, said) = read(call).await?;
     if said["id"].as_str().is_some_and(|said| said != id) {
         return Err(Problem::new(Code::RequestInvalid, "\"id\" is not that of the path").at("/id").into());
     }
+    check(&tenant, &id, &headers)?;
     put_as(&tenant, &id, &said).await
 }
 
@@ -66,6 +79,7 @@ pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
 /// `DELETE /v1/subscriptions/{id}`
 pub async fn delete(Path(id): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
+    listing::check_match(&call.head.headers, &tag(&call.tenant.subscription(&id)?))?;
     call.tenant.drop_subscription(&id).await?;
     Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
 }
@@ -78,7 +92,9 @@ pub async fn switch(Path((id, what)): Path<(String, String)>, call: Call) -> Ans
         "disable" => false,
         _ => return Err(Problem::new(Code::NotFound, format!("\"{what}\" is nothing to do here")).into()),
     };
-    Ok(json_answer(StatusCode::OK, call.tenant.enable_subscription(&id, enabled).await?.to_string()))
+    listing::check_match(&call.head.headers, &tag(&call.tenant.subscription(&id)?))?;
+    let subscription = call.tenant.enable_subscription(&id, enabled).await?;
+    listing::tagged(StatusCode::OK, &subscription, &tag(&subscription))
 }
 
 async fn read(call: Call) -> Result<(engine::Tenant, Value), Problem> {

@@ -26,12 +26,10 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// `GET /v1/tasks`
 pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&listing::PARAMS).await?;
-    let (tenant, seen, whole) = (call.tenant.clone(), call.seen(), call.caller.sight.is_whole());
-    let tasks = aside::blocking(move || {
-        let mut tasks = tenant.tasks()?;
-        tasks.retain(|task| whole || seen.run(task["run"].as_str().unwrap_or_default()).is_ok());
-        Ok(tasks)
-    });
+    // A task may quote all that its run was told: who sees a part is shown none.
+    let whole = call.caller.sight.is_whole();
+    let tenant = call.tenant.clone();
+    let tasks = aside::blocking(move || if whole { tenant.tasks() } else { Ok(Vec::new()) });
     listing::page(&params, "tasks", "id", tasks.await?)
 }
 

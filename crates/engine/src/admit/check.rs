@@ -11,6 +11,8 @@ use super::{Caller, Draft, read};
 use crate::settings::Limits;
 
 const ID_CHARS_MAX: usize = 128;
+/// Words that stand where an id does in `/v1/events/{id}`.
+const ROUTES: [&str; 2] = ["stream", "deferred"];
 /// The house finds its notes by them.
 const HOUSE_IDS: &str = "idempotency:";
 /// Names of spaces, sources, keys and the like are kept in indexes and shown in lists.
@@ -115,6 +117,9 @@ fn check_id(id: &str) -> Result<(), Problem> {
             format!("{id:?} is digits only and would read as a position"),
             "add a letter, such as e123",
         );
+    }
+    if ROUTES.contains(&id) {
+        return refuse(format!("{id:?} could not be asked for"), "it is the name of a list; choose another");
     }
     check_visible("id", id)
 }

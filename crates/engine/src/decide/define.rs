@@ -8,6 +8,7 @@ use model::record::{Applied, Record, Set};
 use model::{Code, Problem};
 use serde_json::value::RawValue;
 
+use super::entity::value_at;
 use super::{Decided, Entry, Ground, Refusal, raised};
 use crate::command::{Answer, Change, Plan};
 use crate::entity::catalog::Entry as Declaration;
@@ -263,6 +264,7 @@ fn rows_fit(state: &State, old: &Concept, new: &Concept) -> Result<(), Refusal> 
 
 /// What is sealed in a row, by the new definition. What its key does not open any more cannot be judged.
 fn secrets_fit(state: &State, new: &Concept, row: &Row) -> Result<(), Problem> {
+    sealed_alike(new, row)?;
     let Some(key) = state.key.get() else { return Ok(()) };
     for (pointer, sealed) in &row.sealed {
         let Some(field) = seal::field_at(&new.definition.fields, pointer) else { continue };
@@ -272,6 +274,23 @@ fn secrets_fit(state: &State, new: &Concept, row: &Row) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// Nothing seals or opens what is there: a value would stay readable under its mask, a secret would be lost behind it.
+fn sealed_alike(new: &Concept, row: &Row) -> Result<(), Problem> {
+    let wrong = |pointer: &str, what: &str| {
+        let name = pointer.trim_start_matches('/').replace('/', ".");
+        Problem::new(Code::EntityInvalid, format!("field \"{name}\" {what}")).at(pointer)
+    };
+    let clear =
+        |pointer: &&String| !row.sealed.contains_key(*pointer) && value_at(&row.fields, pointer).is_some();
+    if let Some(pointer) = new.secrets.iter().find(clear) {
+        return Err(wrong(pointer, "has a value in the clear, which `@secret` would not seal"));
+    }
+    match row.sealed.keys().find(|pointer| !new.secrets.contains(pointer)) {
+        Some(pointer) => Err(wrong(pointer, "holds a secret, which would be lost without `@secret`")),
+        None => Ok(()),
+    }
 }
 
 fn duplicates(state: &State, concept: &str, pointer: &str) -> Result<u64, Refusal> {

@@ -14,7 +14,7 @@ use crate::command::Answer;
 use crate::entity::check::{Fill, check};
 use crate::entity::payload::Changing;
 use crate::entity::row::owned_by;
-use crate::entity::{self, Action, Concept, Expect, MASK, ROW_BYTES_MAX, Row, Write, Written};
+use crate::entity::{self, Action, Concept, Expect, MASK, ROW_BYTES_MAX, Row, Write, Written, seal};
 use crate::faults::planted;
 use crate::state::State;
 
@@ -86,7 +86,7 @@ fn write_one(
         return Err(absent(&key).into());
     }
     expect(&write, prev.as_ref(), &key)?;
-    let next = match next_row(&concept, &write, prev.as_ref(), &key, ground)? {
+    let next = match next_row(rows.state, &concept, &write, prev.as_ref(), &key, ground)? {
         Next::Same(row) => return Ok(Written { row, change: None }),
         Next::Row(row) => {
             unique(rows, &concept, &row)?;
@@ -118,6 +118,7 @@ enum Next {
 
 /// The row after the write, checked; its version is still missing.
 fn next_row(
+    state: &State,
     concept: &Concept,
     write: &Write,
     prev: Option<&Row>,
@@ -139,7 +140,7 @@ fn next_row(
     check_size(&fields)?;
     let sealed = seals(concept, &fields, write, prev)?;
     if let Some(prev) = prev {
-        immutable(concept, prev, &fields)?;
+        immutable(state, concept, prev, (&fields, &sealed))?;
         if entity::same_fields(&prev.fields, &fields) && prev.sealed == sealed && !write.force {
             return Ok(Next::Same(prev.clone()));
         }
@@ -229,18 +230,41 @@ fn seals(
     Ok(sealed)
 }
 
-fn immutable(concept: &Concept, prev: &Row, fields: &Map<String, Value>) -> Result<(), Problem> {
-    let fixed = concept.definition.fields.iter().filter(|field| field.immutable);
-    for field in fixed {
-        let stays = |before| fields.get(&field.name).is_some_and(|now| entity::same(before, now));
-        if !prev.fields.get(&field.name).is_none_or(stays) {
-            let detail = format!("field \"{}\" of \"{}\" is set once and stays", field.name, concept.id());
+/// Secrets all read as the mask: whether one stays is told by its seal, or by what that opens to.
+fn immutable(
+    state: &State,
+    concept: &Concept,
+    prev: &Row,
+    (fields, sealed): (&Map<String, Value>, &BTreeMap<String, String>),
+) -> Result<(), Problem> {
+    for pointer in &concept.immutable {
+        let Some(before) = value_at(&prev.fields, pointer) else { continue };
+        let stays = value_at(fields, pointer).is_some_and(|now| entity::same(before, now));
+        let mut within = prev.sealed.iter().filter(|(at, _)| {
+            at.strip_prefix(pointer.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        let same_secret = |(at, seal): (&String, &String)| {
+            sealed.get(at).is_some_and(|now| now == seal || opened(state, prev, at, now, seal))
+        };
+        if !stays || !within.all(same_secret) {
+            let name = pointer.trim_start_matches('/').replace('/', ".");
+            let detail = format!("field \"{name}\" of \"{}\" is set once and stays", concept.id());
             return Err(Problem::new(Code::EntityInvalid, detail)
                 .hint("make a new row instead")
-                .at(format!("/{}", entity::token(&field.name))));
+                .at(pointer.as_str()));
         }
     }
     Ok(())
+}
+
+/// Whether two seals of one field hold the same: a row whose id is the hash of what it says was sealed before it had one.
+fn opened(state: &State, row: &Row, pointer: &str, now: &str, before: &str) -> bool {
+    let Some(key) = state.key.get() else { return false };
+    let open = |sealed: &str| {
+        let at = |id: &str| key.open(&seal::place_of(&row.concept, &row.space, id, pointer), sealed);
+        at(&row.id).or_else(|| at(""))
+    };
+    open(before).is_some_and(|before| open(now) == Some(before))
 }
 
 fn since(

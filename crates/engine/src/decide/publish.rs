@@ -74,16 +74,16 @@ fn repeated(
         return Ok(None);
     }
     let source = envelope.source.as_deref();
-    let first = match keys.get(&(source.unwrap_or("").to_owned(), key.clone())) {
-        Some(keyed) => keyed.clone(),
-        None => match state.key(source, key)? {
-            Some(keyed) => keyed,
-            None => return Ok(None),
-        },
+    let beside = keys.get(&(source.unwrap_or("").to_owned(), key.clone()));
+    let first = match (beside, state.key(source, key)?) {
+        (Some(keyed), _) => keyed.clone(),
+        (None, Some(keyed)) => keyed,
+        (None, None) => return Ok(None),
     };
     let this = prepared.fingerprint.unwrap_or_default();
     if first.fingerprint != this {
-        return Err(conflict(key, &first, this).into());
+        let refused = if beside.is_some() { twice(key, &first, this) } else { conflict(key, &first, this) };
+        return Err(refused.into());
     }
     Ok(Some(match first.deferred_until {
         Some(until) => Outcome::Deferred { until },
@@ -117,6 +117,16 @@ pub(crate) fn conflict(key: &str, first: &Keyed, this: [u8; 32]) -> Problem {
     if is_erased(first) { problem } else { problem.with("first_hash", model::id::hex(&first.fingerprint)) }
 }
 
+/// As [`conflict`], with an event that is refused as well: it stands nowhere.
+fn twice(key: &str, first: &Keyed, this: [u8; 32]) -> Problem {
+    let detail = format!("key \"{key}\" stands twice in what is to be published, with different events");
+    Problem::new(Code::EventKeyConflict, detail)
+        .hint("a key names one event for ever: use a new key for a new event")
+        .at("/key")
+        .with("first_hash", model::id::hex(&first.fingerprint))
+        .with("this_hash", model::id::hex(&this))
+}
+
 fn is_erased(first: &Keyed) -> bool {
     first.fingerprint == [0; 32]
 }
@@ -125,7 +135,9 @@ type KeyEntry = ((String, String), Keyed);
 
 fn record(prepared: Prepared, position: u64, ground: &Ground<'_>) -> (Entry, Outcome, Option<KeyEntry>) {
     let Prepared { mut event, fingerprint, record: encoded, deferred, .. } = prepared;
-    (event.position, event.recorded_at) = (position, ground.now);
+    // Nobody else has it yet, so nothing is copied.
+    let place = Arc::make_mut(&mut event);
+    (place.position, place.recorded_at) = (position, ground.now);
     let id = event.envelope.id.clone();
     let keyed = event.envelope.key.clone().map(|key| {
         let keyed = Keyed {
@@ -138,12 +150,12 @@ fn record(prepared: Prepared, position: u64, ground: &Ground<'_>) -> (Entry, Out
         ((event.envelope.source.clone().unwrap_or_default(), key), keyed)
     });
     if let Some(until) = deferred {
-        let Event { envelope, content, .. } = event;
+        let Event { envelope, content, .. } = Arc::unwrap_or_clone(event);
         let record = Record::EventDeferred(Box::new(Deferred { until, envelope, content }));
         return (Entry::formed(record, encoded), Outcome::Deferred { until }, keyed);
     }
     let receipt = Receipt { id, position, recorded_at: ground.now, duplicate: false };
-    (Entry::formed(Record::Event(Arc::new(event)), encoded), Outcome::Recorded(receipt), keyed)
+    (Entry::formed(Record::Event(event), encoded), Outcome::Recorded(receipt), keyed)
 }
 
 /// Turns due deferred publishes into events. They are not judged again, and only now get their position as an event.

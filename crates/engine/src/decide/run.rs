@@ -104,7 +104,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             effect::redrive(draft, (position, wait))?;
             Ok(done(draft))
         }
-        RunCommand::Logic { name, args, actor, space } => logic::decide(draft, &name, args, actor, space),
+        RunCommand::Logic { name, args, caller, space } => logic::decide(draft, &name, args, caller, space),
         RunCommand::Set { automation, toggle } => set(draft, &automation, toggle),
         RunCommand::Looked { run, wait, through, found } => looked(draft, (run, wait), through, found),
         RunCommand::Due => due(draft),

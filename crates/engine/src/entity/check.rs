@@ -77,7 +77,11 @@ impl Checker<'_> {
 
     fn absent(&self, field: &Field, path: &str) -> Result<Option<Value>, Problem> {
         match &field.default {
-            Some(default) if self.fill == Fill::All || field.required => Ok(Some(default.clone())),
+            // In its normal form, as if it had been given: `check` has seen that it fits.
+            Some(default) if self.fill == Fill::All || field.required => {
+                let normal = self.typed(&field.of, Some(field), default.clone(), path);
+                Ok(Some(normal.unwrap_or_else(|_| default.clone())))
+            }
             _ if field.required => Err(self
                 .refuse(path, "is required".to_owned())
                 .hint("give it a value, or a default in the concept")),
@@ -116,9 +120,9 @@ impl Checker<'_> {
                 self.refuse(path, format!("must be an integer, not {}", self.shown(&number.into())))
             })?,
             (Type::Double, value @ Value::Number(_)) => value,
-            (Type::Timestamp, Value::String(text)) => match Timestamp::parse(&text) {
-                Ok(instant) => instant.to_string().into(),
-                Err(_) => return Err(self.mismatch(of, &text.into(), path)),
+            (Type::Timestamp, Value::String(text)) => match instant(&text) {
+                Some(instant) => instant.to_string().into(),
+                None => return Err(self.mismatch(of, &text.into(), path)),
             },
             (Type::Duration, value) => match duration_of(&value) {
                 Some(duration) => duration_json(duration),
@@ -205,6 +209,11 @@ impl Checker<'_> {
         let hint = format!("its fields are {}; `@open` on the concept keeps others, too", names.join(", "));
         Problem::new(Code::EntityInvalid, detail).hint(hint).at(format!("{path}/{}", token(name)))
     }
+}
+
+/// An instant in RFC 3339; a day is the one at its beginning.
+pub fn instant(text: &str) -> Option<Timestamp> {
+    Timestamp::parse(text).or_else(|_| Timestamp::parse(&format!("{text}T00:00:00Z"))).ok()
 }
 
 /// 3 and 3.0 are the same integer.

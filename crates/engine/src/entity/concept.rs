@@ -8,7 +8,8 @@ use model::{Code, Problem};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::token;
+use super::{Row, token};
+use crate::admit::Caller;
 
 /// What a derive reads.
 const DERIVE: Scope<'static> = Scope::of(&["prev", "next", "delta"]);
@@ -23,6 +24,8 @@ pub struct Concept {
     pub secrets: Vec<String>,
     /// JSON pointers of unique fields.
     pub unique: Vec<String>,
+    /// JSON pointers of fields that are set once.
+    pub immutable: Vec<String>,
 }
 
 impl Concept {
@@ -32,15 +35,14 @@ impl Concept {
             derives: Vec::new(),
             secrets: Vec::new(),
             unique: Vec::new(),
+            immutable: Vec::new(),
             definition,
         };
         let fields = concept.definition.fields.clone();
         concept.note(&fields, "")?;
-        let instants = concept.instants();
-        let sides = ["prev", "next", "delta"].into_iter();
-        let instants: Vec<String> =
-            sides.flat_map(|side| instants.iter().map(move |path| format!("{side}.{path}"))).collect();
-        let scope = Scope { instants: &instants, ..DERIVE };
+        let instants = concept.paths_below(DERIVE.roots, &Type::Timestamp);
+        let lengths = concept.paths_below(DERIVE.roots, &Type::Duration);
+        let scope = Scope { instants: &instants, lengths: &lengths, ..DERIVE };
         for derive in &concept.definition.derives {
             let when = derive.when.as_ref().map(|when| Expr::compile(&when.0, &scope)).transpose()?;
             concept.derives.push((derive.topic.clone(), when));
@@ -61,6 +63,9 @@ impl Concept {
             if field.unique {
                 self.unique.push(path.clone());
             }
+            if field.immutable {
+                self.immutable.push(path.clone());
+            }
             if let Type::Object(inner) = &field.of {
                 self.note(inner, &path)?;
             }
@@ -78,31 +83,43 @@ impl Concept {
         &self.definition.id
     }
 
-    /// Whether the field at this JSON pointer is declared to be an instant.
-    pub fn is_instant(&self, pointer: &str) -> bool {
-        let field = super::seal::field_at(&self.definition.fields, pointer);
-        field.is_some_and(|field| field.of == Type::Timestamp)
+    /// What the field at this JSON pointer is declared to be.
+    pub fn type_at(&self, pointer: &str) -> Option<&Type> {
+        super::seal::field_at(&self.definition.fields, pointer).map(|field| &field.of)
     }
 
-    /// Dotted paths of fields that are declared to be instants.
-    pub fn instants(&self) -> Vec<String> {
-        fn below(fields: &[Field], path: &str, out: &mut Vec<String>) {
+    /// Dotted paths of fields that are declared to be of this type: instants and durations are compared as such.
+    pub fn paths_of(&self, wanted: &Type) -> Vec<String> {
+        fn below(fields: &[Field], path: &str, wanted: &Type, out: &mut Vec<String>) {
             for field in fields {
                 match &field.of {
-                    Type::Timestamp => out.push(format!("{path}{}", field.name)),
-                    Type::Object(inner) => below(inner, &format!("{path}{}.", field.name), out),
+                    of if of == wanted => out.push(format!("{path}{}", field.name)),
+                    Type::Object(inner) => below(inner, &format!("{path}{}.", field.name), wanted, out),
                     _ => {}
                 }
             }
         }
         let mut out = Vec::new();
-        below(&self.definition.fields, "", &mut out);
+        below(&self.definition.fields, "", wanted, &mut out);
         out
+    }
+
+    /// The same below each of these roots.
+    pub fn paths_below(&self, roots: &[&str], wanted: &Type) -> Vec<String> {
+        let paths = self.paths_of(wanted);
+        roots.iter().flat_map(|root| paths.iter().map(move |path| format!("{root}.{path}"))).collect()
     }
 
     /// The field whose actor alone sees and changes a row.
     pub fn owner(&self) -> Option<&str> {
         self.definition.row_authz.as_ref().map(|authz| authz.owner.as_str())
+    }
+
+    /// Rows that belong to an owner are as good as absent for everybody else from outside, and those of spaces that are not
+    /// seen.
+    pub fn shows(&self, row: &Row, to: &Caller) -> bool {
+        to.sight.sees_space(&row.space)
+            && (!to.outside || self.owner().is_none_or(|field| row.belongs_to(field, &to.actor)))
     }
 
     /// Topics of the events this change brings along, each once. A derive that errs says nothing.

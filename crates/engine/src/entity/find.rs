@@ -9,11 +9,14 @@ use std::sync::Arc;
 
 use lang::expr::{Expr, Scope, Val};
 use model::definition::{INTRINSIC, Query, ShapeField, Sort, Type};
+use model::time::{duration_json, duration_of, parse_duration};
 use model::{Code, Problem, Timestamp, base64};
 use rusqlite::types::Value as Sql;
 use serde_json::{Map, Value};
 
+use super::check::instant;
 use super::{Catalog, Concept, Row, token};
+use crate::admit::Caller;
 use crate::state::entity::{COLUMNS, json_path};
 
 /// What a filter, a sort and a shape may name: what is asked with, and what every row has of itself.
@@ -40,6 +43,8 @@ pub struct Asked {
 pub struct Find {
     pub concept: Arc<Concept>,
     pub space: Option<String>,
+    /// Who sees only some of the rows. None: whoever reads looks after that.
+    pub reader: Option<Caller>,
     tests: Vec<Expr>,
     /// Fields whose value is known.
     equal: Vec<(String, Value)>,
@@ -73,14 +78,17 @@ impl Find {
     /// Rows of a concept that one expression wants.
     pub fn all(concept: Arc<Concept>, filter: Option<&str>, asked: Asked) -> Result<Find, Problem> {
         let tests: Vec<&str> = filter.into_iter().collect();
-        Find::new(concept, &tests, (&[], Vec::new()), asked)
+        Find::new(concept, &tests, (&[], Timed::default()), asked)
     }
 
     /// What a declared query asks for with these arguments.
     pub fn query(catalog: &Catalog, query: &Query, asked: Asked) -> Result<Find, Problem> {
         let concept = catalog.concept(&query.concept)?.clone();
-        let args = query.args.iter().filter(|arg| arg.of == Type::Timestamp);
-        let args: Vec<String> = args.map(|arg| format!("args.{}", arg.name)).collect();
+        let args = |of: Type| {
+            let of_type = query.args.iter().filter(move |arg| arg.of == of);
+            of_type.map(|arg| format!("args.{}", arg.name)).collect()
+        };
+        let args = Timed { instants: args(Type::Timestamp), lengths: args(Type::Duration) };
         let mut tests = Vec::new();
         for conjunct in &query.filter {
             let holds = match &conjunct.when {
@@ -94,33 +102,38 @@ impl Find {
         Find::new(concept, &tests, (&query.sort, args), asked)
     }
 
-    /// `instants` are the arguments that are declared to be some.
+    /// `timed` are the arguments that are declared to be instants or durations.
     fn new(
         concept: Arc<Concept>,
         tests: &[&str],
-        (sort, mut instants): (&[Sort], Vec<String>),
+        (sort, mut timed): (&[Sort], Timed),
         asked: Asked,
     ) -> Result<Find, Problem> {
-        instants.extend(instants_of(&concept));
+        timed.add(&concept);
         let known = |text: &&str| {
             let (at, side) = equality(text)?;
             let value = side.value(&asked)?;
-            if !concept.is_instant(&at) {
-                return Some((at, value));
-            }
-            // Rows hold instants in one form, whatever form is asked for.
-            let instant = Timestamp::parse(value.as_str()?).ok()?;
-            Some((at, instant.to_string().into()))
+            // Rows hold instants and durations in one form, whatever form is asked for.
+            let value = match concept.type_at(&at) {
+                Some(Type::Timestamp) => instant(value.as_str()?)?.to_string().into(),
+                Some(Type::Duration) => duration_json(duration_of(&value)?),
+                _ => value,
+            };
+            Some((at, value))
         };
         let equal = tests.iter().flat_map(|text| parts(text)).filter_map(|text| known(&text)).collect();
         let fields: Vec<&str> = concept.definition.fields.iter().map(|field| field.name.as_str()).collect();
-        let scope = Scope { instants: &instants, shorthands: &fields, ..ROOTS };
+        let scope =
+            Scope { instants: &timed.instants, lengths: &timed.lengths, shorthands: &fields, ..ROOTS };
         let tests = tests.iter().map(|text| Expr::compile(text, &scope)).collect::<Result<_, _>>()?;
         let sort = sort.iter().map(|sort| order(sort, &concept)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Find { concept, space: None, tests, equal, sort, asked })
+        Ok(Find { concept, space: None, reader: None, tests, equal, sort, asked })
     }
 
     pub fn wants(&self, row: &Row) -> bool {
+        if self.reader.as_ref().is_some_and(|reader| !self.concept.shows(row, reader)) {
+            return false;
+        }
         with_roots(row, &self.asked, |roots| self.tests.iter().all(|test| test.test(roots).unwrap_or(false)))
     }
 
@@ -238,8 +251,9 @@ impl After {
 
 /// The expressions of a shape, ready.
 pub fn shape(fields: &[ShapeField], concept: &Concept) -> Result<Vec<(String, Expr)>, Problem> {
-    let instants = instants_of(concept);
-    let scope = Scope { instants: &instants, ..ROOTS };
+    let mut timed = Timed::default();
+    timed.add(concept);
+    let scope = Scope { instants: &timed.instants, lengths: &timed.lengths, ..ROOTS };
     let one = |field: &ShapeField| Ok((field.name.clone(), Expr::compile(&field.value.0, &scope)?));
     fields.iter().map(one).collect()
 }
@@ -259,14 +273,20 @@ pub fn indexed(query: &Query, concept: &Concept) -> Vec<String> {
     columns
 }
 
-/// Every name under which a row's instants are read.
-fn instants_of(concept: &Concept) -> Vec<String> {
-    let fields = concept.instants();
-    let mut all = vec!["createdAt".to_owned(), "updatedAt".to_owned()];
-    for root in ["payload", "fields"] {
-        all.extend(fields.iter().map(|path| format!("{root}.{path}")));
+/// Paths that are declared to be instants or durations.
+#[derive(Default)]
+struct Timed {
+    instants: Vec<String>,
+    lengths: Vec<String>,
+}
+
+impl Timed {
+    /// Every name under which those of a row are read.
+    fn add(&mut self, concept: &Concept) {
+        self.instants.extend(["createdAt", "updatedAt"].map(str::to_owned));
+        self.instants.extend(concept.paths_below(&["payload", "fields"], &Type::Timestamp));
+        self.lengths.extend(concept.paths_below(&["payload", "fields"], &Type::Duration));
     }
-    all
 }
 
 /// `when(args.x)`: whether the argument was given, or the expression is true.
@@ -385,7 +405,13 @@ fn literal(text: &str) -> Option<Value> {
         Some(inner) if !inner.contains(['\'', '\\']) => Some(inner.into()),
         Some(_) => None,
         None => {
-            serde_json::from_str(text).ok().filter(|value: &Value| !value.is_object() && !value.is_array())
+            let json: Option<Value> = serde_json::from_str(text).ok();
+            // `5m` stands for itself here: what it is compared with says what it means.
+            let length = || {
+                let is_one = text.starts_with(|c: char| c.is_ascii_digit()) && parse_duration(text).is_some();
+                is_one.then(|| text.into())
+            };
+            json.or_else(length).filter(|value| !value.is_object() && !value.is_array())
         }
     }
 }
@@ -406,7 +432,7 @@ fn order(sort: &Sort, concept: &Concept) -> Result<Order, Problem> {
                 return Err(Problem::new(Code::DefinitionInvalid, detail));
             }
             let by = format!("json_extract(fields, {})", json_path(&pointer));
-            if concept.is_instant(&pointer) { format!("rtrim({by}, 'Z')") } else { by }
+            if concept.type_at(&pointer) == Some(&Type::Timestamp) { format!("rtrim({by}, 'Z')") } else { by }
         }
     };
     Ok(Order { nullable: by.contains("json_"), by, descending: sort.descending })

@@ -87,5 +87,16 @@ pub fn arguments(name: &str, args: &[definition::Field]) -> Result<Concept, Prob
 
 /// Arguments as they are declared: types, defaults, and nothing else.
 pub fn check_args(declared: &Concept, given: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
-    check(declared, given, Fill::All).map_err(|problem| problem.within("/args"))
+    check(declared, given, Fill::All).map_err(|problem| {
+        let detail = problem.detail().replacen("field \"", "argument \"", 1);
+        let names: Vec<&str> = declared.definition.fields.iter().map(|arg| arg.name.as_str()).collect();
+        let hint = match names.is_empty() {
+            true => "it takes no arguments".to_owned(),
+            false => format!("its arguments are {}", names.join(", ")),
+        };
+        Problem::new(problem.code(), detail)
+            .hint(hint)
+            .at(problem.pointer().unwrap_or_default())
+            .within("/args")
+    })
 }

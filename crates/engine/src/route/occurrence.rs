@@ -94,6 +94,7 @@ pub fn env(
         wait: Value::Null,
         now,
         space,
+        reader: None,
     }
 }
 

@@ -115,6 +115,7 @@ fn env_of(automation: &Arc<Automation>, run: &Run, wait: &Wait, now: model::Time
         frames: Vec::new(),
         now,
         space: run.space.clone(),
+        reader: None,
     }
 }
 

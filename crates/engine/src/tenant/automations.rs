@@ -103,8 +103,8 @@ impl Tenant {
         args: Map<String, Value>,
         space: Option<&str>,
     ) -> Result<Value, Problem> {
-        let (name, actor, space) = (name.to_owned(), caller.actor.clone(), space.map(str::to_owned));
-        match self.ask_blocking(Command::Run(RunCommand::Logic { name, args, actor, space }))? {
+        let (name, caller, space) = (name.to_owned(), caller.clone(), space.map(str::to_owned));
+        match self.ask_blocking(Command::Run(RunCommand::Logic { name, args, caller, space }))? {
             Answer::Output(output) => Ok(output),
             _ => Err(unexpected()),
         }

@@ -89,8 +89,10 @@ impl Edge {
     }
 }
 
-/// Records of one instant, all of them inside the window or all before it.
+/// Records of one commit, all of them inside the window or all before it: what one started walked before the next was decided.
 struct Together {
+    /// Its first position.
+    commit: Position,
     time: Timestamp,
     inside: bool,
     records: Vec<(Place, Record)>,
@@ -110,21 +112,24 @@ impl Tenant {
             let mut groups: Vec<Together> = Vec::new();
             let end = self.with_reader(|reader| {
                 let end = reader.read(next, read::CHUNK, &mut bytes).map_err(read::problem)?;
-                read::records(&bytes, next, |place, record| {
+                read::records_by_commit(&bytes, next, |commit, place, record| {
                     over = over || to.is_before(place);
                     if over {
                         return Ok(());
                     }
-                    let (time, inside) = (place.time, !from.is_after(place));
-                    match groups.last_mut().filter(|last| last.time == time && last.inside == inside) {
+                    let inside = !from.is_after(place);
+                    match groups.last_mut().filter(|last| last.commit == commit && last.inside == inside) {
                         Some(last) => last.records.push((place, record)),
-                        None => groups.push(Together { time, inside, records: vec![(place, record)] }),
+                        None => {
+                            let (time, records) = (place.time, vec![(place, record)]);
+                            groups.push(Together { commit, time, inside, records });
+                        }
                     }
                     Ok(())
                 })?;
                 Ok(end)
             })?;
-            for Together { time, inside, records } in groups {
+            for Together { time, inside, records, .. } in groups {
                 let oldest = *first.get_or_insert(time);
                 if inside && !begun {
                     begun = true;
@@ -175,7 +180,7 @@ impl Backtest {
         })
     }
 
-    /// One commit of the past, or several of the same instant.
+    /// One commit of the past.
     fn commit(
         &mut self,
         time: Timestamp,

@@ -153,7 +153,7 @@ impl Tenant {
             }
             Look::Elsewhere | Look::Committed => self.with_committed(found)?,
         };
-        row.filter(|row| may_see(caller, concept, row)).ok_or_else(|| absent(concept.id(), id))
+        row.filter(|row| concept.shows(row, caller)).ok_or_else(|| absent(concept.id(), id))
     }
 
     /// What writes answered can be read from now on, without the writer.
@@ -169,12 +169,6 @@ impl Tenant {
     pub(crate) fn row_resting_on(&self, event: Position) -> Result<Option<(String, String)>, Problem> {
         self.with_writer(|writer| writer.state.rests_on(event).map_err(broken))
     }
-}
-
-/// Rows that belong to an owner are as good as absent for everybody else from outside, and those of spaces that are not seen.
-pub(crate) fn may_see(caller: &Caller, concept: &Concept, row: &Row) -> bool {
-    caller.sight.sees_space(&row.space)
-        && (!caller.outside || concept.owner().is_none_or(|field| row.belongs_to(field, &caller.actor)))
 }
 
 pub(crate) fn absent(concept: &str, id: &str) -> Problem {

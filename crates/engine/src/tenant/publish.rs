@@ -48,7 +48,8 @@ impl Tenant {
     pub async fn publish(&self, caller: &Caller, mut draft: Draft) -> Result<Outcome, Problem> {
         let publishing = self.begin_publish(caller, &mut draft);
         let span = self.span(&draft);
-        let outcome = self.publish_one(caller, draft).instrument(span).await;
+        let published = self.publish_one(caller, draft);
+        let outcome = if span.is_disabled() { published.await } else { published.instrument(span).await };
         self.end_publish(publishing, outcome.as_ref());
         outcome
     }
@@ -316,13 +317,14 @@ impl Tenant {
         caller: &Caller,
         events: impl Iterator<Item = (&'a str, Option<&'a Prepared>)>,
     ) -> Result<(), Problem> {
-        let started = self.real();
+        let mut started = None;
         for (topic, event) in events {
             while let Some((handle, lag)) = self.lagging(caller, topic).into_iter().next() {
                 if self.is_repeat(event) {
                     break;
                 }
-                let left = BLOCK_MAX.saturating_sub(self.real().saturating_sub(started));
+                let now = self.real();
+                let left = BLOCK_MAX.saturating_sub(now.saturating_sub(*started.get_or_insert(now)));
                 if lag.action == LagAction::Refuse || left.is_zero() {
                     return Err(lag.problem);
                 }

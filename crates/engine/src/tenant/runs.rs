@@ -88,6 +88,18 @@ impl Tenant {
         }
     }
 
+    /// Cancels all runs of an automation that are in progress. Those in its queue go first, the last of them before all: a place
+    /// that becomes free would begin the next.
+    pub fn cancel_runs_of(&self, automation: &str) -> Result<(), Problem> {
+        let queued: Vec<String> = self.with_writer(|writer| {
+            let pending = writer.state.pending().values().filter(|pending| pending.automation == automation);
+            Ok(pending.filter_map(|pending| pending.run.clone()).collect())
+        })?;
+        queued.iter().rev().try_for_each(|run| self.cancel_run(run))?;
+        let live = self.live_runs(Some(automation))?;
+        live.iter().filter_map(|run| run["id"].as_str()).try_for_each(|run| self.cancel_run(run))
+    }
+
     /// Answers a question; `wait` is `<run>.<number>`.
     pub fn answer_wait(&self, caller: &Caller, wait: &str, value: Value) -> Result<(), Problem> {
         let (run, number) = parts_of(wait)?;

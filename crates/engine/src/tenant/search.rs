@@ -248,7 +248,9 @@ impl Tenant {
             Problem::new(Code::EventNotFound, format!("there is no event \"{id_or_position}\""))
                 .hint("give a position or an id; `everwhen events list` shows both")
         };
-        if let Ok(position) = id_or_position.parse::<Position>() {
+        // Not what else reads as a number: "+5" is an id.
+        let digits = id_or_position.bytes().all(|byte| byte.is_ascii_digit());
+        if let Some(position) = id_or_position.parse::<Position>().ok().filter(|_| digits) {
             if position == 0 || position > self.head() {
                 return Err(absent());
             }

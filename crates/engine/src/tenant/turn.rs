@@ -6,6 +6,7 @@ use model::Code;
 
 use super::{Tenant, closing};
 use crate::command::Answer;
+use crate::pages;
 use crate::writer::{Moment, STATE_OPEN_MAX, Turn, Writer};
 
 impl Tenant {
@@ -29,6 +30,9 @@ impl Tenant {
             replies.into_iter().for_each(|reply| _ = reply.send(Err(closing())));
             return true;
         };
+        if commands.len() > 1 {
+            pages::let_go();
+        }
         open.heard = self.is_heard();
         match open.turn(moment, commands) {
             Ok(Turn { answers, committed }) => {

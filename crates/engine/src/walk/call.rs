@@ -37,13 +37,15 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Who asks for rows: logic that somebody outside called sees no more than they do.
     fn caller(&self) -> Caller {
-        let trace = self.traceparent.clone();
-        Caller { actor: self.actor(), trace, outside: false, sight: Default::default() }
+        let run =
+            || Caller { actor: self.run.actor(), trace: None, outside: false, sight: Default::default() };
+        Caller { trace: self.traceparent.clone(), ..self.outside.clone().unwrap_or_else(run) }
     }
 
     pub(super) fn actor(&self) -> String {
-        self.outside.clone().unwrap_or_else(|| self.run.actor())
+        self.outside.as_ref().map_or_else(|| self.run.actor(), |caller| caller.actor.clone())
     }
 
     pub(super) fn run_id(&self) -> Option<&str> {
@@ -81,7 +83,11 @@ impl Walk<'_, '_> {
             wait: Value::Null,
             now: self.env.now,
             space: self.env.space.clone(),
+            reader: self.env.reader.clone(),
         };
+        if let Some(about) = &self.env.about {
+            self.topic = about.event["topic"].as_str().map(str::to_owned);
+        }
         let (band, before) = (self.band(), self.least_band);
         let outer = std::mem::replace(&mut self.env, inner);
         (self.logic, self.least_band) = (self.logic + 1, band);
@@ -121,6 +127,12 @@ impl Walk<'_, '_> {
             (_, occurrence::SYSTEM) => self.space_for(write.concept.as_str(), write.id.as_deref(), &args)?,
             (_, space) => space.to_owned(),
         };
+        if let Some(caller) = &self.outside {
+            if !caller.sight.sees_space(&write.space) {
+                return Err(caller.sight.denied(&write.space, Band::default()).into());
+            }
+            write.owner = caller.outside.then(|| caller.actor.clone());
+        }
         if !concept.secrets.is_empty() {
             let key = self.draft.state.key.get();
             let key = key.ok_or_else(|| failure(Code::Internal, "there is no key to seal a secret with"))?;
@@ -148,7 +160,10 @@ impl Walk<'_, '_> {
 
     /// What began the run, as rows tell it: the topic of its event, or `cron`, or `manual`.
     fn fired_by(&self) -> String {
-        let topic = || self.env.about.as_ref().and_then(|about| about.event["topic"].as_str());
+        let topic = || match &self.env.about {
+            Some(about) => about.event["topic"].as_str(),
+            None => self.topic.as_deref(),
+        };
         match self.run.occurrence.kind.as_str() {
             _ if self.outside.is_some() => String::new(),
             "schedule" => "cron".to_owned(),
@@ -248,10 +263,10 @@ pub(crate) fn call_logic(
     draft: &mut crate::draft::Draft<'_>,
     name: &str,
     args: Map<String, Value>,
-    actor: String,
+    caller: Caller,
     space: String,
 ) -> Result<Value> {
-    let fixed = [("actor", actor.as_str()), ("partition", space.as_str())];
+    let fixed = [("actor", caller.actor.as_str()), ("partition", space.as_str())];
     let env = Env {
         program: Arc::new(Program::logic(&[])),
         fixed: fixed.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect(),
@@ -262,9 +277,10 @@ pub(crate) fn call_logic(
         wait: Value::Null,
         now: draft.now,
         space: space.clone(),
+        reader: Some(caller.clone()),
     };
     let run = Run::nobodys(name, space, draft.now);
-    let mut walk = Walk { outside: Some(actor), ..Walk::new(draft, run, env) };
+    let mut walk = Walk { outside: Some(caller), ..Walk::new(draft, run, env) };
     match walk.logic_with(name, args)? {
         Flow::Done(output) | Flow::Leave(output) => Ok(output),
         Flow::Blocked => Err(failure(Code::DefinitionInvalid, format!("logic \"{name}\" waits"))),

@@ -59,8 +59,11 @@ impl Walk<'_, '_> {
                 Ok(flow)
             }
             (Err(Stopped::Failure(failure)), mark) => {
-                if let Some(mark) = mark {
-                    self.draft.rewind(mark)?;
+                match mark {
+                    // A call that was not taken wrote only what became of it, and that stands.
+                    Some(mark) if is_refused_call(step, &failure) => self.draft.keep(mark)?,
+                    Some(mark) => self.draft.rewind(mark)?,
+                    None => {}
                 }
                 self.failed(step, at, path, failure)
             }
@@ -206,6 +209,10 @@ impl Walk<'_, '_> {
         }
         self.trace.push(note);
     }
+}
+
+fn is_refused_call(step: &Step, failure: &Failure) -> bool {
+    matches!(step.action, Action::Automation { .. }) && failure.code == Code::RunRefused.as_str()
 }
 
 /// U(0, min(base·mult^i, limit)), derived from the run, the step and the try, so that a replay waits as long.

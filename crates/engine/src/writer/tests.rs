@@ -4,12 +4,15 @@ use std::path::Path;
 
 use ledger::disk::SimDisk;
 use ledger::{FileLedger, Options, Prefill};
+use model::event::{Content, Envelope, fingerprint};
 use model::group::Definition;
 use model::record::{Dead, DeadReason};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::admit::Prepared;
+use crate::command::Outcome;
 
 const ROOM: Options = Options { segment_bytes: 1 << 20, prefill: Prefill::Off, headroom: 64 << 10 };
 const DIR: &str = "/ledger";
@@ -118,4 +121,28 @@ fn what_finds_no_room_while_it_is_folded_is_refused_and_leaves_nothing() {
     rig.ask(dead(before)).unwrap();
     rig.writer.settle().unwrap();
     assert_eq!((rig.committed(), rig.writer.state.groups["g"].dead_letters), (rig.writer.head(), 1));
+}
+
+fn keyed(key: &str) -> Command {
+    let envelope = Envelope {
+        id: key.to_owned(),
+        topic: "a.b".to_owned(),
+        key: Some(key.to_owned()),
+        ..Envelope::default()
+    };
+    let event =
+        Event { position: 0, recorded_at: Timestamp::EPOCH, envelope, content: Content::new("{}", None) };
+    let prepared = Prepared::of(event, &mut Entropy::seeded(1));
+    let fingerprint = fingerprint(&prepared.event.envelope, &prepared.event.content);
+    Command::Publish { events: vec![Prepared { fingerprint, ..prepared }] }
+}
+
+#[test]
+fn a_full_disk_refuses_what_is_new_and_answers_what_is_not() {
+    let mut rig = Rig::new();
+    rig.ask(keyed("k")).unwrap();
+    rig.fill();
+    assert_eq!(rig.ask(keyed("new")).unwrap_err().code(), Code::StorageFull);
+    let Answer::Published(outcomes) = rig.ask(keyed("k")).unwrap() else { panic!("another answer") };
+    assert!(matches!(&outcomes[0], Outcome::Recorded(receipt) if receipt.duplicate), "{outcomes:?}");
 }

@@ -9,8 +9,10 @@ use serde_json::{Map, Value, json};
 use crate::temp::Bench;
 
 mod definitions;
+mod owners;
 mod queries;
 mod rebuild;
+mod secrets;
 mod values;
 
 pub const SYSTEM: &str = "v1:health:system";

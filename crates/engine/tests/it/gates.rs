@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use engine::command::Toggle;
 use engine::history::read::Wanted;
+use engine::tenant::backtest::Edge;
+use engine::tenant::runs::{Bulk, Verb};
 use engine::{Caller, Draft};
 use model::Timestamp;
 use serde_json::{Value, json};
@@ -435,4 +437,52 @@ async fn a_subscription_that_names_a_group_which_does_not_hold_is_refused() {
     let said = json!({"pattern": "in.*", "automation": "a", "group": "loose"});
     let problem = rig.tenant.put_subscription("s", &said).await.unwrap_err();
     assert_eq!(problem.pointer(), Some("/group"), "{problem}");
+}
+
+#[tokio::test]
+async fn cancelling_all_of_a_queue_begins_none_of_it() {
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nmode: queued\nactions:\n  - publish: {topic: out.began, payload: {n: \"{{ event.payload.n }}\"}}\n  - delay: 5m\n";
+    for by_name in [false, true] {
+        let rig = rig(yaml).await;
+        for n in 1..=4 {
+            publish(&rig, "in.a", json!({"n": n})).await;
+        }
+        if by_name {
+            rig.tenant.cancel_runs_of("a").unwrap();
+        } else {
+            let automation = Some("a".to_owned());
+            let (status, reason, since) = (None, None, None);
+            let bulk = Bulk { verb: Verb::Cancel, automation, status, reason, since, dry_run: false };
+            let done = rig.tenant.runs_in_bulk(&bulk).unwrap();
+            assert_eq!((&done["matched"], &done["done"]), (&json!(4), &json!(4)), "{done}");
+        }
+        assert_eq!(emitted(&rig, "out.began"), [json!({"n": 1})], "by name: {by_name}");
+        assert!(rig.tenant.live_runs(None).unwrap().is_empty());
+        assert!(ids(&rig, "queued").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_taken_has_an_outcome() {
+    let yaml = "- automation: sub\n  triggers:\n    - manual: true\n  actions:\n    - delay: 5m\n- automation: caller\n  mode: parallel\n  triggers:\n    - event: in.*\n  actions:\n    - automation: sub\n";
+    let rig = rig(yaml).await;
+    publish(&rig, "in.a", json!({})).await;
+    publish(&rig, "in.a", json!({})).await;
+    assert_eq!(outcomes(&rig, "sub"), ["ran", "skipped/busy"]);
+    assert_eq!(ids(&rig, "failed").len(), 1, "its caller is told");
+}
+
+#[tokio::test]
+async fn a_backtest_lets_runs_end_between_two_commits_of_one_instant() {
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nactions:\n  - publish: {topic: out.done}\n";
+    let rig = rig(yaml).await;
+    for n in 1..=4 {
+        publish(&rig, "in.a", json!({"n": n})).await;
+    }
+    let draft = yaml.replace("in.*", "in.*\n    filter: event.payload.n > 1");
+    let checked = lang::declare::check_workspace(&[("a.yaml".to_owned(), draft)].into());
+    let (from, to) = (Edge::Position(1), Edge::Position(rig.tenant.head()));
+    let told = rig.tenant.backtest(&checked.definitions, (from, to)).unwrap();
+    let of = &told["automations"][0];
+    assert_eq!((&of["would"], &of["did"], &of["both"]), (&json!(3), &json!(4), &json!(3)), "{told}");
 }

@@ -24,4 +24,5 @@ mod temp;
 mod tenants;
 mod traps;
 mod waits;
+mod wikipedia;
 mod witness;

@@ -149,3 +149,12 @@ async fn a_repeated_key_is_answered_as_the_first_time_whatever_would_become_of_a
     let (_, counted) = topics.iter().find(|(topic, _)| &**topic == "rt").unwrap();
     assert_eq!(counted.publish.read().count, 3);
 }
+
+#[tokio::test]
+async fn an_id_that_reads_as_a_number_to_some_is_an_id() {
+    let bench = Bench::new();
+    bench.publish("a.b", 1).await;
+    let draft = Draft { id: Some("+1".to_owned()), ..Draft::new("a.c", &json!({})) };
+    bench.engine.publish(draft).await.unwrap();
+    assert_eq!(bench.tenant.event("+1").unwrap().envelope.topic, "a.c");
+}

@@ -118,3 +118,54 @@ fn what_was_misspelt_is_told_the_nearest() {
         assert!(redrive.detail().contains(way), "{redrive:?}");
     }
 }
+
+/// Commands that change nothing, or only what is recorded anyway, or nothing that a server holds.
+const NO_ACTS: &str = "init, serve, publish, tail, events list, events get, events deferred, events lineage, groups list, groups get, \
+    groups pull, groups ack, groups nack, groups extend, groups reject, plan, entity get, entity put, entity patch, entity rm, \
+    entity list, entity history, entity watch, entity import, query, mutate, automations list, automations get, automations next, \
+    runs list, runs get, runs start, waits list, tasks list, tasks poll, tasks heartbeat, tasks complete, tasks fail, \
+    subscriptions list, subscriptions show, hooks list, push list, push show, tokens list, tenants list, tenants show, mcp, \
+    secret list, space list, audit list, audit export, audit verify, explain event, explain automation, explain run, call, \
+    backtest, simulate, dead-letters list, replay, drain, verify, salvage, export, restore, doctor, db, check, test, fmt, \
+    schema, profiles set, profiles list, profiles use, profiles rm, completions, man";
+
+#[test]
+fn every_command_that_administers_is_an_act_under_the_name_of_its_route() {
+    use crate::reach::audit::{ACTS, act_of};
+    let none: Vec<&str> = NO_ACTS.split(", ").collect();
+    walk(&tree(), "", &mut |command, path| {
+        let path = path.trim_start();
+        let tries = path.starts_with("try") || path.starts_with("bench");
+        if command.has_subcommands() || path.is_empty() || tries {
+            return;
+        }
+        let named = act_of(path).is_some();
+        assert_ne!(named, none.contains(&path), "\"{path}\" is an act, or is listed as none");
+    });
+    for (command, method, path) in ACTS {
+        assert!(act_of(command).is_some(), "{command}: {method} {path} is no act");
+        let words: Vec<String> =
+            command.split(' ').filter(|word| *word != "--into").map(str::to_owned).collect();
+        assert_eq!(
+            meant(&tree(), &words).1,
+            format!("everwhen {}", words.join(" ")),
+            "there is such a command"
+        );
+    }
+    let named = |command: &str| act_of(command).unwrap_or_default();
+    assert_eq!(named("tokens revoke"), "tokens.delete");
+    assert_eq!(named("secret set"), "secrets.put");
+    assert_eq!(named("space seal"), "spaces.seal");
+    assert_eq!(named("tenants quota"), "tenants.quota.put");
+    assert_eq!(named("dead-letters redrive"), "groups.dead-letters.redrive");
+}
+
+#[test]
+fn a_command_is_known_by_what_was_matched_and_not_by_words_that_are_called_like_one() {
+    let of = |line: &str| named(&tree().try_get_matches_from(line.split(' ')).unwrap());
+    assert_eq!(of("everwhen --data groups tokens list"), "tokens list");
+    assert_eq!(of("everwhen groups put pause --pattern a.#"), "groups put");
+    assert_eq!(of("everwhen runs show run_1"), "runs get");
+    assert_eq!(of("everwhen replay --from 1"), "replay");
+    assert_eq!(of("everwhen replay --from 1 --into g"), "replay --into");
+}

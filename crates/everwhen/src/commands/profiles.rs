@@ -119,13 +119,14 @@ fn list(kept: &Profiles, session: &Session) -> Result<(), Stop> {
             one
         })
         .collect();
-    session.out.result(&json!({ "profiles": shown }), || match kept.profiles.is_empty() {
-        true => "no profiles; `everwhen profiles set NAME URL` keeps one".to_owned(),
-        false => {
-            let line = |(name, profile): (&String, &Profile)| {
-                format!("{} {name:<12} {}", if used(name) { "*" } else { " " }, profile.server)
-            };
-            kept.profiles.iter().map(line).collect::<Vec<_>>().join("\n")
-        }
-    })
+    if shown.is_empty() {
+        session.out.note("no profiles; `everwhen profiles set NAME URL` keeps one");
+    }
+    for one in &shown {
+        let text = |name: &str| one[name].as_str().unwrap_or_default();
+        let mark = if one["in_use"] == true { "*" } else { " " };
+        let line = format!("{mark} {:<12} {}", text("name"), text("server"));
+        session.out.line(&if session.out.json { one.to_string() } else { line })?;
+    }
+    session.out.flush()
 }

@@ -148,7 +148,9 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         What::Test { name } => {
             let told = reach.act_on_push(&name, "test").await?;
-            return session.out.result(&told, || tested(&told));
+            session.out.result(&told, || tested(&told))?;
+            // Not taken is an answer, and it is "no".
+            return if told["ok"] == false { Err(Stop::Code(1)) } else { Ok(()) };
         }
         What::Show { name } => reach.push(&name).await?,
         What::Pause { name } => reach.act_on_push(&name, "pause").await?,

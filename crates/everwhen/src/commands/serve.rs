@@ -125,7 +125,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         ready["owner_token"] = token.into();
     }
     if args.no_auth {
-        session.out.note("--no-auth: whoever reaches this port from this machine may do everything");
+        warn_of_no_auth(session);
     }
     session.out.result(&ready, || format!("listening on {}", host.url()))?;
 
@@ -136,6 +136,12 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     }
     session.out.note("stopping");
     stop(host, session).await
+}
+
+/// With --json stderr is read line by line as JSON, and so is this.
+fn warn_of_no_auth(session: &Session) {
+    let said = "--no-auth: whoever reaches this port from this machine may do everything";
+    if session.out.json { tracing::warn!("{said}") } else { session.out.note(said) }
 }
 
 fn print_config(args: &Args, session: &Session) -> Result<(), Stop> {

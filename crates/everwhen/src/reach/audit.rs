@@ -2,7 +2,7 @@
 
 use engine::maintain::audit::{self, Testimony};
 use engine::tenant::audit::Act;
-use engine::{Caller, Engine};
+use engine::{Caller, DEFAULT_TENANT, Engine};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -11,48 +11,73 @@ use super::maintain::{aside, existing};
 use crate::client::query;
 use crate::session::{Place, Session};
 
-/// Commands that administer; done on a directory without a server, they are written down here.
-const ACTS: [&str; 31] = [
-    "apply",
-    "automations create",
-    "automations delete",
-    "automations disable",
-    "automations drain",
-    "automations enable",
-    "automations patch",
-    "automations pause",
-    "automations resume",
-    "backup",
-    "dead-letters redrive",
-    "erase",
-    "groups pause",
-    "groups put",
-    "groups resume",
-    "groups rm",
-    "groups seek",
-    "import",
-    "runs cancel",
-    "runs rerun",
-    "runs resume",
-    "runs retry",
-    "secret rm",
-    "secret set",
-    "space forget",
-    "space seal",
-    "subscriptions add",
-    "subscriptions rm",
-    "tokens create",
-    "tokens revoke",
-    "waits answer",
+/// Commands that administer, and the route that does the same through a server: an act has one name, whoever did it. Done on a
+/// directory without a server, they are written down here.
+pub const ACTS: [(&str, &str, &str); 49] = [
+    ("apply", "POST", "/v1/apply"),
+    ("automations create", "POST", "/v1/automations"),
+    ("automations disable", "POST", "/v1/automations/{name}/disable"),
+    ("automations drain", "POST", "/v1/automations/{name}/drain"),
+    ("automations enable", "POST", "/v1/automations/{name}/enable"),
+    ("automations patch", "PATCH", "/v1/automations/{name}"),
+    ("automations pause", "POST", "/v1/automations/{name}/pause"),
+    ("automations resume", "POST", "/v1/automations/{name}/resume"),
+    ("automations rm", "DELETE", "/v1/automations/{name}"),
+    ("backup", "POST", "/v1/backup"),
+    ("clock", "POST", "/v1/clock"),
+    ("dead-letters redrive", "POST", "/v1/groups/{name}/dead-letters/redrive"),
+    ("erase", "POST", "/v1/erase"),
+    ("groups pause", "POST", "/v1/groups/{name}/pause"),
+    ("groups put", "PUT", "/v1/groups/{name}"),
+    ("groups resume", "POST", "/v1/groups/{name}/resume"),
+    ("groups rm", "DELETE", "/v1/groups/{name}"),
+    ("groups seek", "POST", "/v1/groups/{name}/seek"),
+    ("hooks rm", "DELETE", "/v1/hooks/{name}"),
+    ("hooks set", "PUT", "/v1/hooks/{name}"),
+    ("import", "POST", "/v1/import"),
+    ("push add", "PUT", "/v1/push/{name}"),
+    ("push pause", "POST", "/v1/push/{name}/pause"),
+    ("push resume", "POST", "/v1/push/{name}/resume"),
+    ("push rm", "DELETE", "/v1/push/{name}"),
+    ("push test", "POST", "/v1/push/{name}/test"),
+    ("replay --into", "POST", "/v1/groups/{name}/seek"),
+    ("runs bulk", "POST", "/v1/runs/bulk"),
+    ("runs cancel", "POST", "/v1/runs/{id}/cancel"),
+    ("runs rerun", "POST", "/v1/runs/{id}/rerun"),
+    ("runs resume", "POST", "/v1/runs/{id}/resume"),
+    ("runs retry", "POST", "/v1/runs/{id}/retry"),
+    ("secret rm", "DELETE", "/v1/secrets/{name}"),
+    ("secret set", "PUT", "/v1/secrets/{name}"),
+    ("space forget", "POST", "/v1/spaces/{name}/forget"),
+    ("space seal", "POST", "/v1/spaces/{name}/seal"),
+    ("subscriptions add", "PUT", "/v1/subscriptions/{id}"),
+    ("subscriptions disable", "POST", "/v1/subscriptions/{id}/disable"),
+    ("subscriptions enable", "POST", "/v1/subscriptions/{id}/enable"),
+    ("subscriptions rm", "DELETE", "/v1/subscriptions/{id}"),
+    ("tenants create", "POST", "/v1/tenants"),
+    ("tenants quota", "PUT", "/v1/tenants/{name}/quota"),
+    ("tenants resume", "POST", "/v1/tenants/{name}/resume"),
+    ("tenants rm", "DELETE", "/v1/tenants/{name}"),
+    ("tenants suspend", "POST", "/v1/tenants/{name}/suspend"),
+    ("tokens create", "POST", "/v1/tokens"),
+    ("tokens revoke", "DELETE", "/v1/tokens/{id}"),
+    ("waits answer", "POST", "/v1/waits/{id}/answer"),
+    ("waits redrive", "POST", "/v1/waits/{id}/redrive"),
 ];
+
+/// The name of the act that a command is; `None`: it administers nothing.
+pub fn act_of(command: &str) -> Option<String> {
+    let (_, method, path) = ACTS.iter().find(|(of, ..)| *of == command)?;
+    server::act(method, path)
+}
 
 /// After a command that was done well on an engine of this process.
 pub async fn write_down(engine: &Engine, tenant: &str, command: &str) -> Result<(), Problem> {
-    if !ACTS.contains(&command) {
-        return Ok(());
-    }
-    let act = Act { act: command.replace(' ', "."), ..Act::default() };
-    engine.visit(tenant)?.audit(&Caller::local(), &act).await
+    let Some(act) = act_of(command) else { return Ok(()) };
+    // What is done to tenants is done to the house: the one that is meant may rest, or be gone.
+    let of_the_house = command.starts_with("tenants ");
+    let tenant = if of_the_house { DEFAULT_TENANT } else { tenant };
+    engine.visit(tenant)?.audit(&Caller::local(), &Act { act, ..Act::default() }).await
 }
 
 /// Compares the ledger with what was signed, by reading only.

@@ -102,6 +102,11 @@ impl Reach {
     pub async fn event(&self, id: &str) -> Result<String, Problem> {
         match self {
             Reach::Local(local) => Ok(local.tenant.event(id)?.to_json()),
+            // What stands there is no event, and one of the two never ends.
+            Reach::Remote(_) if matches!(id, "stream" | "deferred") => {
+                Err(Problem::new(Code::EventNotFound, format!("there is no event \"{id}\""))
+                    .hint("give a position or an id; `everwhen events list` shows both"))
+            }
             Reach::Remote(client) => {
                 client.get::<Box<RawValue>>(&format!("/v1/events/{}", escape(id))).await.map(text)
             }

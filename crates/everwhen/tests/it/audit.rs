@@ -67,3 +67,75 @@ fn a_server_tells_the_same_and_answers_over_tls_to_who_trusts_its_root() {
     place.run(&["publish", "a.b", "{}"]).ok();
     assert_eq!(server.signal("TERM"), 0);
 }
+
+/// What administers, command by command; words have no blanks in them.
+const ADMINISTERED: &str = r##"
+publish a.b {}
+automations create {"automation":"au","triggers":[{"manual":true}],"mode":"parallel","actions":[{"ask":{"question":"well?"}}]}
+automations patch au {"description":"other"}
+automations disable au
+automations enable au
+automations pause au
+automations resume au
+automations drain au
+automations enable au
+runs start au
+runs bulk cancel --automation au
+groups put g --pattern a.# --start beginning
+groups pause g
+groups resume g
+groups seek g beginning
+replay --from 1 --into g
+dead-letters redrive g --all
+hooks set h --scheme hmac --secret s3cret
+hooks rm h
+push add p --url https://example.com/ --pattern a.#
+push pause p
+push resume p
+push rm p
+secret set x --file value.txt
+secret rm x
+space seal b
+space forget b --yes
+subscriptions add s --pattern a.# --automation au
+subscriptions disable s
+subscriptions enable s
+subscriptions rm s
+tenants create acme
+tenants quota acme --groups 7
+tenants suspend acme
+tenants resume acme
+tenants rm acme --yes
+groups rm g
+automations rm au
+erase 1
+import export.ndjson
+backup --to kept
+apply shop
+"##;
+
+#[test]
+fn an_act_has_one_name_whether_a_server_did_it_or_the_command_itself() {
+    let acts = |served: bool| {
+        let place = Place::new();
+        place.write("value.txt", "a-long-enough-value");
+        place.write("export.ndjson", "{\"id\":\"i1\",\"topic\":\"i.j\",\"payload\":{}}\n");
+        place.write(
+            "shop/a.yaml",
+            "automation: w\ntriggers: [{event: x}]\nactions: [{publish: {topic: y}}]\n",
+        );
+        let server = served.then(|| place.serve());
+        for line in ADMINISTERED.lines().filter(|line| !line.is_empty()) {
+            place.run(&line.split(' ').collect::<Vec<_>>()).ok();
+        }
+        let made = place.json(&["tokens", "create", "--role", "viewer"]);
+        place.run(&["tokens", "revoke", made["id"].as_str().unwrap()]).ok();
+        let acts = place.run(&["audit", "list", "--json"]).ok().lines();
+        drop(server);
+        acts.iter().rev().map(|act| act["act"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (near, far) = (acts(false), acts(true));
+    assert_eq!(near, far);
+    // All but the one that publishes and the one that starts a run, which are recorded as what they are.
+    assert_eq!(near.len(), ADMINISTERED.trim().lines().count() - 2 + 2, "{near:?}");
+}

@@ -185,3 +185,26 @@ fn a_payload_with_a_key_twice_is_told_how_to_mend_it() {
         (&"json.duplicate_key".into(), &"keep one of the two".into())
     );
 }
+
+#[test]
+fn a_push_that_is_not_taken_is_an_answer_of_no() {
+    let place = Place::new();
+    let _server = place.serve();
+    place.run(&["push", "add", "p", "--url", "http://127.0.0.1:1/", "--pattern", "a.#"]).ok();
+    let told = place.run(&["push", "test", "p", "--json"]).exits(1);
+    assert_eq!(told.json()["ok"], false, "{told:?}");
+    place.run(&["push", "test", "p"]).exits(1);
+}
+
+#[test]
+fn a_server_whose_certificate_is_an_authoritys_own_is_told_what_to_do() {
+    let place = Place::new();
+    let file = |name: &str| format!("{}/tests/it/certificates/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (certificate, key) = (file("authority.pem"), file("authority.key"));
+    let server = place.serve_with(&["--tls-cert", &certificate, "--tls-key", &key]);
+    let args = ["events", "list", "--server", server.url(), "--ca", &certificate, "--json"];
+    let error = place.run(&args).exits(6).error();
+    let (message, hint) = (error["message"].as_str().unwrap(), error["hint"].as_str().unwrap());
+    assert!(message.contains("authority") && !message.contains("Other("), "{message}");
+    assert!(hint.contains("CA:FALSE") && hint.contains("docs/tls.md"), "{hint}");
+}

@@ -23,7 +23,7 @@ fn a_profile_names_the_server_its_token_and_its_tenant() {
     let place = Place::new();
     let server = place.serve_asking(&["--data", "data"]);
     let owner = server.ready["owner_token"].as_str().unwrap().to_owned();
-    said(run(&place, &["profiles", "set", "here", server.url(), "--tenant", "acme"], &owner));
+    said(run(&place, &["profiles", "set", "here", server.url(), "--tenant", "main"], &owner));
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &std::fs::metadata(place.path().join("profiles.toml")).unwrap().permissions(),
     );
@@ -37,12 +37,15 @@ fn a_profile_names_the_server_its_token_and_its_tenant() {
     said(run(&place, &["profiles", "use", "here"], ""));
     assert!(said(run(&place, &["events", "list"], "")).contains("a.b"));
     let shown = said(run(&place, &["profiles", "list", "--json"], ""));
-    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let lines: Vec<serde_json::Value> =
+        shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
-        shown["profiles"],
-        json!([{"name": "here", "server": server.url(), "token": true, "in_use": true, "tenant": "acme"}])
+        json!(lines),
+        json!([{"name": "here", "server": server.url(), "token": true, "in_use": true, "tenant": "main"}])
     );
-    assert!(!shown.to_string().contains(&owner), "a token is never shown");
+    let elsewhere = run(&place, &["publish", "a.b", "{}", "--profile", "here", "--tenant", "acme"], "");
+    assert_eq!(elsewhere.status.code(), Some(5), "the token is of another tenant: {elsewhere:?}");
+    assert!(!shown.contains(&owner), "a token is never shown");
     let both = run(&place, &["events", "list", "--profile", "here", "--data", "data"], "");
     assert_eq!(both.status.code(), Some(2));
     said(run(&place, &["profiles", "rm", "here"], ""));

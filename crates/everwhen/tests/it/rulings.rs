@@ -169,8 +169,8 @@ steps:
   - publish: {topic: calls}
   - expect:
       emitted: {topic: out.ar, total: 0}
-      # What a failing step did is taken back, so the call has left none.
-      decisions: {automation: ar, outcome: refused, reason: invalid_input, total: 3}
+      # What a failing step did is taken back, but not what became of the call.
+      decisions: {automation: ar, outcome: refused, reason: invalid_input, total: 4}
       last_run: {automation: calls, status: failed, error: run.refused}
   - publish: {topic: ar, payload: {day: mon, more: 1}}
   - run: {automation: ar, input: {day: tue, n: 8}}

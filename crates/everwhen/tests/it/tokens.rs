@@ -75,14 +75,14 @@ fn tenants_are_made_suspended_and_removed_near_and_far() {
 #[test]
 fn a_server_without_tokens_says_what_that_means() {
     use std::io::{BufRead, BufReader, Read};
-    for (more, says) in [(&["--no-auth"][..], true), (&[], false)] {
+    for (more, says) in [(&["--no-auth"][..], true), (&["--no-auth", "--json"], true), (&[], false)] {
         let place = Place::new();
         let mut serving =
             place.command(&[&["serve", "--listen", "127.0.0.1:0"], more].concat()).spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(serving.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
-        assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
+        assert!(line.contains("http://127.0.0.1:"), "{line}");
         serving.kill().unwrap();
         serving.wait().unwrap();
         let mut told = String::new();
@@ -93,4 +93,46 @@ fn a_server_without_tokens_says_what_that_means() {
             "{told}"
         );
     }
+}
+
+#[test]
+fn what_is_meant_for_one_tenant_is_never_done_in_another() {
+    let place = Place::new();
+    let server = place.serve_asking(&[]);
+    let owner = server.ready["owner_token"].as_str().unwrap().to_owned();
+    let made = place.json(&["tenants", "create", "acme"]);
+    let theirs = made["owner_token"].as_str().unwrap().to_owned();
+    let far = |token: &str, args: &[&str]| {
+        place.run(&[args, &["--server", server.url(), "--token", token, "--json"]].concat())
+    };
+    let refused = far(&owner, &["publish", "a.b", "{}", "--tenant", "acme"]).exits(5).error();
+    assert_eq!(refused["code"], "auth.denied");
+    for name in ["main", "acme"] {
+        assert!(refused["message"].as_str().unwrap().contains(name), "{refused}");
+    }
+    assert!(far(&owner, &["events", "list"]).ok().lines().is_empty(), "it is not in main");
+    // Without a name the tenant is the token's.
+    far(&theirs, &["publish", "a.b", "{}"]).ok();
+    far(&theirs, &["publish", "a.b", "{}", "--tenant", "acme"]).ok();
+    assert_eq!(far(&theirs, &["events", "list", "--topic", "a.b"]).ok().lines().len(), 2);
+    assert_eq!(far(&theirs, &["tenants", "list"]).ok().lines().len(), 1);
+    let by_variable = |tenant: &str| {
+        let args = ["publish", "a.b", "{}", "--server", server.url(), "--token", &owner];
+        place.command(&args).env("EVERWHEN_TENANT", tenant).output().unwrap().status.code()
+    };
+    assert_eq!((by_variable("acme"), by_variable("main")), (Some(5), Some(0)));
+}
+
+#[test]
+fn a_tenant_that_begins_through_a_server_is_mentioned_as_one_that_begins_in_a_directory() {
+    let place = Place::new();
+    let server = place.serve();
+    for (more, place_of) in [(&["--server", server.url()][..], "far"), (&[], "near")] {
+        let tenant = format!("typo-{place_of}");
+        let publish = || place.run(&[&["publish", "a.b", "{}", "--tenant", &tenant], more].concat()).ok();
+        let first = publish().err;
+        assert!(first.contains(&format!("a tenant \"{tenant}\" begins at http://")), "{first}");
+        assert_eq!(publish().err, "", "only once");
+    }
+    assert_eq!(place.run(&["publish", "a.b", "{}"]).ok().err, "");
 }

@@ -59,6 +59,11 @@ pub(crate) fn automation(
             }
         }
     }
+    let switches = || notes.iter().filter(|note| matches!(note.name.text.as_str(), "enabled" | "disabled"));
+    if let (Some(first), Some(other)) = (switches().next(), switches().nth(1)) {
+        let what = format!("@{} stands beside @{}", other.name.text, first.name.text);
+        faults.push(fault(Code::DefinitionDuplicate, other.span, what).hint("keep one of them"));
+    }
     for note in notes {
         if let Err(fault) = apply(note, &mut automation, &order, faults) {
             faults.push(fault);
@@ -134,7 +139,7 @@ fn apply(note: &Note, automation: &mut Automation, order: &[u32], faults: &mut V
             let [(_, name)] = name.as_slice() else {
                 return Err(fault(Code::DefinitionInvalid, note.span, "@mode names one mode"));
             };
-            head.mode = options::mode(name, &beside, &mut automation.keys)?;
+            head.mode = options::mode(name, &beside, &mut automation.keys, faults)?;
         }
         gate if options_gate(gate) => apply_gate(note, automation, order, faults)?,
         other => {

@@ -110,6 +110,8 @@ pub(crate) struct Mutation {
     pub(crate) accept: Vec<Word>,
     /// With `id` among them.
     pub(crate) stamp: Vec<(Word, Node)>,
+    /// A part of it could not be read.
+    pub(crate) broken: bool,
 }
 
 #[derive(Debug)]

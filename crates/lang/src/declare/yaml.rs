@@ -143,13 +143,16 @@ fn listed<'p>(pairs: &'p options::Pairs, keys: &[&str]) -> Vec<&'p Doc> {
     }
 }
 
-fn words(pairs: &options::Pairs, tree: &mut Automation, _: &mut Vec<Fault>) -> Read<()> {
-    let made = &mut tree.head;
+fn words(pairs: &options::Pairs, tree: &mut Automation, faults: &mut Vec<Fault>) -> Read<()> {
+    let mut text = |key: &str, wanted: &str| {
+        let read = get(pairs, key).map(|doc| doc.text(wanted)).transpose();
+        read.map_err(|fault| faults.push(fault)).unwrap_or_default().map(|word| word.text)
+    };
+    tree.head.description = text("description", "a text");
+    tree.head.space = text("space", "a space");
     if let Some(enabled) = get(pairs, "enabled") {
-        made.enabled = enabled.yes_or_no()?;
+        tree.head.enabled = enabled.yes_or_no()?;
     }
-    made.description = get(pairs, "description").map(|d| d.text("a text")).transpose()?.map(|word| word.text);
-    made.space = get(pairs, "space").map(|space| space.text("a space")).transpose()?.map(|word| word.text);
     Ok(())
 }
 
@@ -176,9 +179,9 @@ fn mode(pairs: &options::Pairs, tree: &mut Automation, faults: &mut Vec<Fault>) 
     tree.head.mode = match &mode.kind {
         Kind::Map(inner) => {
             only(inner, "mode", &["is", "key", "max"], faults);
-            options::mode(get(inner, "is").unwrap_or(&single), inner, &mut tree.keys)?
+            options::mode(get(inner, "is").unwrap_or(&single), inner, &mut tree.keys, faults)?
         }
-        _ => options::mode(mode, pairs, &mut tree.keys)?,
+        _ => options::mode(mode, pairs, &mut tree.keys, faults)?,
     };
     Ok(())
 }

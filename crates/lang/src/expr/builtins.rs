@@ -343,6 +343,12 @@ pub(crate) const TYPES: [&str; 12] = [
     "google.protobuf.Duration",
 ];
 
+/// Whether a call of this name, without a receiver, is one of the language.
+pub(crate) fn is_function(name: &str) -> bool {
+    let plain = FUNCTIONS.iter().any(|(known, .., how)| *known == name && *how != How::Method);
+    plain || READERS.iter().any(|(known, ..)| *known == name) || FORMS.contains(&name)
+}
+
 /// A method or function by its name, the first letter in either case.
 pub(crate) fn either_case(name: &str, is: impl Fn(&str) -> bool) -> Option<String> {
     if is(name) {

@@ -23,11 +23,8 @@ impl<'a> Eval<'a, '_> {
         if (absent(left, a) && empty(b)) || (absent(right, b) && empty(a)) {
             return Ok(true);
         }
-        match (a, b) {
-            (Val::Timestamp(a), Val::Text(b)) if is_instant(left) => Ok(instant::parse(b) == Some(*a)),
-            (Val::Text(a), Val::Timestamp(b)) if is_instant(right) => Ok(instant::parse(a) == Some(*b)),
-            _ => self.same(a, b, left.span.to(right.span)),
-        }
+        let (meant_a, meant_b) = (beside(right, a), beside(left, b));
+        self.same(meant_a.as_ref().unwrap_or(a), meant_b.as_ref().unwrap_or(b), left.span.to(right.span))
     }
 
     pub(super) fn within(
@@ -47,13 +44,8 @@ impl<'a> Eval<'a, '_> {
         for index in 0..len {
             let item = list.element(index).unwrap_or(Val::Null);
             let empty = absent && matches!(&item, Val::Text(text) if text.is_empty());
-            let item = match &item {
-                Val::Text(text) if is_instant(left) => {
-                    instant::parse(text).map_or_else(|| item.clone(), Val::Timestamp)
-                }
-                _ => item,
-            };
-            if empty || self.same(a, &item, span)? {
+            let meant = beside(left, &item).unwrap_or(item);
+            if empty || self.same(a, &meant, span)? {
                 return Ok(true);
             }
         }
@@ -131,7 +123,8 @@ impl<'a> Eval<'a, '_> {
         (left, a): (&Node, &Val<'a>),
         (right, b): (&Node, &Val<'a>),
     ) -> Result<Option<Ordering>, Fault> {
-        Ok(match (a, b) {
+        let (meant_a, meant_b) = (beside(right, a), beside(left, b));
+        Ok(match (meant_a.as_ref().unwrap_or(a), meant_b.as_ref().unwrap_or(b)) {
             (Val::Number(a), Val::Number(b)) => a.compare(*b),
             (Val::Text(a), Val::Text(b)) => {
                 self.pay(0, a.len().min(b.len()), left.span)?;
@@ -142,8 +135,8 @@ impl<'a> Eval<'a, '_> {
             (Val::Timestamp(a), Val::Timestamp(b)) => Some(a.cmp(b)),
             (Val::Duration(a), Val::Duration(b)) => Some(a.cmp(b)),
             // Instants in events are texts.
-            (Val::Timestamp(a), Val::Text(text)) if let Some(b) = instant::parse(text) => Some(a.cmp(&b)),
-            (Val::Text(text), Val::Timestamp(b)) if let Some(a) = instant::parse(text) => Some(a.cmp(b)),
+            (Val::Timestamp(a), Val::Text(text)) if let Some(b) = instant::read(text) => Some(a.cmp(&b)),
+            (Val::Text(text), Val::Timestamp(b)) if let Some(a) = instant::read(text) => Some(a.cmp(b)),
             (Val::Null, _) | (_, Val::Null) if self.of_rows => None,
             (Val::Null, _) => return Err(self.mismatch(a, left, &format!("{:?} needs a value", op.sign()))),
             (_, Val::Null) => return Err(self.mismatch(b, right, &format!("{:?} needs a value", op.sign()))),
@@ -157,14 +150,19 @@ fn is_field(node: &Node) -> bool {
     match &node.kind {
         Kind::Path { steps, .. } => !steps.is_empty(),
         Kind::Member(..) | Kind::Index(..) | Kind::UserId(_) => true,
-        Kind::Instant(of) => is_field(of),
+        Kind::Instant(of) | Kind::Length(of) => is_field(of),
         _ => false,
     }
 }
 
-/// Whether what it reads is declared to be an instant, so that a text beside it is one, too.
-fn is_instant(node: &Node) -> bool {
-    matches!(node.kind, Kind::Instant(_))
+/// What a value means beside something that is declared to be an instant or a duration: a text or a number is one, too.
+pub(super) fn beside<'a>(declared: &Node, value: &Val<'a>) -> Option<Val<'a>> {
+    match (&declared.kind, value) {
+        (Kind::Instant(_), Val::Text(text)) => instant::read(text).map(Val::Timestamp),
+        (Kind::Length(_), Val::Text(text)) => instant::parse_duration(text).map(Val::Duration),
+        (Kind::Length(_), Val::Number(seconds)) => Some(Val::Duration(instant::of_seconds(seconds.to_f64()))),
+        _ => None,
+    }
 }
 
 pub(super) fn apart(op: Op, a: &Val<'_>, b: &Val<'_>, span: Span) -> Fault {

@@ -71,7 +71,7 @@ impl<'s> Compiler<'s> {
                     | Op::Greater
                     | Op::GreaterEqual
                     | Op::In
-                    | Op::NotIn => Kind::Binary(op, (self.instant(left), self.instant(right)).into()),
+                    | Op::NotIn => Kind::Binary(op, (self.declared(left), self.declared(right)).into()),
                     _ => Kind::Binary(op, (left, right).into()),
                 }
             }
@@ -203,10 +203,10 @@ impl<'s> Compiler<'s> {
         matches!(&node.kind, ast::Kind::Name(name) if name == "actor" && !local() && self.root(name).is_some())
     }
 
-    /// What is declared to be an instant is compared as one.
-    fn instant(&self, node: Node) -> Node {
+    /// What is declared to be an instant or a duration is compared as one.
+    fn declared(&self, node: Node) -> Node {
         let Kind::Path { base: Base::Root(root), steps } = &node.kind else { return node };
-        if self.scope.instants.is_empty() {
+        if self.scope.instants.is_empty() && self.scope.lengths.is_empty() {
             return node;
         }
         let mut path = self.scope.roots[*root].to_owned();
@@ -216,8 +216,11 @@ impl<'s> Compiler<'s> {
             path.push_str(key);
         }
         let span = node.span;
-        let known = self.scope.instants.contains(&path);
-        if known { Node { kind: Kind::Instant(node.into()), span } } else { node }
+        match () {
+            () if self.scope.instants.contains(&path) => Node { kind: Kind::Instant(node.into()), span },
+            () if self.scope.lengths.contains(&path) => Node { kind: Kind::Length(node.into()), span },
+            () => node,
+        }
     }
 
     /// A path that goes no further is read as far as it goes.

@@ -7,10 +7,11 @@ use model::Code;
 use serde_json::Value;
 
 use super::ast::Op;
+use super::compare::beside;
 use super::fault::{Fault, Span};
 use super::program::{Base, Kind, Node, Step};
 use super::value::Val;
-use super::{arithmetic, functions, instant};
+use super::{arithmetic, functions};
 use crate::number::Number;
 
 /// Steps that one evaluation may take. Long texts and large values count for more than one.
@@ -103,10 +104,10 @@ impl<'a, 'r> Eval<'a, 'r> {
                 },
                 other => other.member("userId").unwrap_or(Val::Null),
             }),
-            Kind::Instant(of) => Ok(match self.node(of)? {
-                Val::Text(text) => instant::parse(&text).map_or(Val::Text(text), Val::Timestamp),
-                other => other,
-            }),
+            Kind::Instant(of) | Kind::Length(of) => {
+                let value = self.node(of)?;
+                Ok(beside(node, &value).unwrap_or(value))
+            }
             Kind::Unknown(fault) => Err((**fault).clone()),
         }
     }
@@ -198,12 +199,8 @@ impl<'a, 'r> Eval<'a, 'r> {
                 let index = (whole.fract() == 0.0 && whole >= 0.0).then_some(whole as usize);
                 index.and_then(|index| of.element(index)).ok_or_else(|| {
                     let len = of.len().unwrap_or(0);
-                    Fault::new(
-                        Code::ExprIndex,
-                        span,
-                        format!("there is no element {whole} in a list of {len}"),
-                    )
-                    .hint("check its size() first")
+                    Fault::new(Code::ExprIndex, span, format!("there is no element {n} in a list of {len}"))
+                        .hint("check its size() first")
                 })
             }
             _ => {

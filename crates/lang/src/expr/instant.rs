@@ -75,6 +75,11 @@ pub(crate) fn parse(text: &str) -> Option<i128> {
     in_range(nanos).then_some(nanos)
 }
 
+/// An instant as people write it: RFC 3339, or a day for its beginning.
+pub(crate) fn read(text: &str) -> Option<i128> {
+    parse(text).or_else(|| parse_day(text))
+}
+
 /// `2026-01-31`, the midnight in UTC at its beginning.
 pub(crate) fn parse_day(text: &str) -> Option<i128> {
     let bytes = text.as_bytes();
@@ -142,6 +147,11 @@ pub(crate) fn parse_duration(text: &str) -> Option<i128> {
     };
     let units = exact_units(rest).or_else(|| i128::try_from(time::parse_duration(rest)?.as_nanos()).ok());
     units.map(|nanos| sign * nanos)
+}
+
+/// A duration that JSON has as a number of seconds.
+pub(crate) fn of_seconds(seconds: f64) -> i128 {
+    (seconds * 1e9).round() as i128
 }
 
 /// `1h30m`, `999999999ns`, `1.5s`, to the nanosecond where binary fractions would miss it.

@@ -195,10 +195,10 @@ impl Parser<'_> {
         self.entries(start, "}")
     }
 
-    /// The same in a declaration, where the next `key:` on a line also begins an entry.
+    /// The same in a declaration, where the next `key:` or `a.b` on a line also begins an entry.
     pub(crate) fn object(&mut self) -> Result<Node, Fault> {
         let start = self.expect("{")?;
-        let begins = |p: &Self| matches!((p.peek(), p.ahead(1)), (Token::Name(_), Token::Sign(":")));
+        let begins = |p: &Self| matches!((p.peek(), p.ahead(1)), (Token::Name(_), Token::Sign(":" | ".")));
         self.entries_split(start, "}", begins)
     }
 

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     UserId(Box<Node>),
     /// A path that is declared to be an instant, beside a comparison.
     Instant(Box<Node>),
+    /// A path that is declared to be a duration, beside a comparison.
+    Length(Box<Node>),
     /// A name that is not known, in a scope that says so only when it is needed.
     Unknown(Box<Fault>),
 }

@@ -82,7 +82,7 @@ pub(super) fn instant_of<'a>(eval: &mut Eval<'a, '_>, node: &'a Node) -> Result<
 fn as_instant(eval: &Eval<'_, '_>, value: &Val<'_>, node: &Node) -> Result<i128, Fault> {
     let read = match value {
         Val::Timestamp(nanos) => Some(*nanos),
-        Val::Text(text) => instant::parse(text).or_else(|| instant::parse_day(text)),
+        Val::Text(text) => instant::read(text),
         _ => None,
     };
     read.ok_or_else(|| eval.mismatch(value, node, "an instant is needed, such as \"2026-01-31T09:30:00Z\""))

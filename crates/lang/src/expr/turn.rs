@@ -89,7 +89,7 @@ impl<'a> Look<'a, '_> {
     fn value(&self, node: &'a Node, roots: &[Val<'a>]) -> Option<i128> {
         match Eval::new(self.source, roots).node(node).ok()? {
             Val::Timestamp(nanos) | Val::Duration(nanos) => Some(nanos),
-            Val::Text(text) => instant::parse(&text),
+            Val::Text(text) => instant::read(&text),
             _ => None,
         }
     }
@@ -104,6 +104,7 @@ impl<'a> Look<'a, '_> {
             | Kind::Matches(of, _)
             | Kind::Not(of)
             | Kind::Instant(of)
+            | Kind::Length(of)
             | Kind::UserId(of)
             | Kind::Negate(of) => self.reads_time(of),
             Kind::Index(both) | Kind::Binary(_, both) | Kind::Bind(both) => {

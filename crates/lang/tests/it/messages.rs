@@ -33,11 +33,12 @@ const UNREADABLE: [&str; 16] = [
 ];
 
 /// Expressions that fail on an event whose payload is `{"n": 5, "name": "x", "list": [1]}`.
-const FAILING: [&str; 5] = [
+const FAILING: [&str; 6] = [
     "payload.price > 9",
     "payload.n",
     "payload.name > 3",
     "true && payload.list[3] == 1",
+    "[1][9223372036854775807] == 1",
     "payload.n / 0 == 1",
 ];
 

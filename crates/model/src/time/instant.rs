@@ -35,10 +35,12 @@ fn number(digits: &[u8]) -> Option<i64> {
 fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     let Some(digits) = text.strip_prefix(b".") else { return Some((0, text)) };
     let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if !(1..=9).contains(&count) {
+    if count == 0 {
         return None;
     }
-    let nanos = number(&digits[..count])? * 10_i64.pow(9 - count as u32);
+    // Finer than we count is cut off.
+    let kept = count.min(9);
+    let nanos = number(&digits[..kept])? * 10_i64.pow(9 - kept as u32);
     Some((nanos as u32, &digits[count..]))
 }
 

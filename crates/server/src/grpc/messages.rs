@@ -5,7 +5,7 @@ use model::event::Event;
 use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
-use super::proto::{Field, Message, fields, structure, value};
+use super::proto::{Field, Message, fields, instant, structure, value, whole};
 use crate::session::kinds;
 
 /// A request over a group, whichever it is.
@@ -36,30 +36,58 @@ pub fn of_group(bytes: &[u8], error_at: u32) -> Result<OfGroup, Problem> {
     Ok(read)
 }
 
+/// Texts of a `PublishRequest`, by their numbers.
+const NAMES: [(u32, &str); 11] = [
+    (1, "topic"),
+    (4, "space"),
+    (5, "id"),
+    (6, "key"),
+    (7, "source"),
+    (8, "type"),
+    (11, "band"),
+    (15, "trace"),
+    (17, "schema"),
+    (18, "caused_by"),
+    (20, "content_type"),
+];
+
+fn subject(bytes: &[u8]) -> Result<Value, Problem> {
+    let mut subject = json!({"kind": "", "id": ""});
+    for (number, field) in fields(bytes)? {
+        match number {
+            1 => subject["kind"] = field.text()?.into(),
+            2 => subject["id"] = field.text()?.into(),
+            _ => {}
+        }
+    }
+    Ok(subject)
+}
+
 /// The event of a `PublishRequest`, as JSON.
 pub fn publication(bytes: &[u8]) -> Result<String, Problem> {
     let (mut event, mut exact) = (Map::new(), None);
     for (number, field) in fields(bytes)? {
-        let name = match number {
-            1 => "topic",
-            2 => {
-                event.insert("payload".to_owned(), value(field.bytes()?)?);
-                continue;
-            }
+        let (name, said) = match number {
+            2 => ("payload", value(field.bytes()?)?),
             3 => {
                 exact = Some(field.text()?.to_owned()).filter(|text| !text.is_empty());
                 continue;
             }
-            4 => "space",
-            5 => "id",
-            6 => "key",
-            7 => "source",
-            8 => "type",
-            _ => continue,
+            9 => ("subject", subject(field.bytes()?)?),
+            10 => ("time", instant(field.bytes()?)?.to_string().into()),
+            12 => ("ttl", whole(field.double()?)),
+            // What has its default may stand there all the same, and is as good as absent.
+            13 | 14 if field.number()? == 0 => continue,
+            13 => ("priority", field.number()?.into()),
+            14 => ("cause", field.number()?.into()),
+            16 => ("ext", structure(field.bytes()?)?),
+            19 => ("sequence", (field.number()? as i64).into()),
+            number => match NAMES.iter().find(|(of, _)| *of == number) {
+                Some((_, name)) if !field.text()?.is_empty() => (*name, field.text()?.into()),
+                _ => continue,
+            },
         };
-        if !field.text()?.is_empty() {
-            event.insert(name.to_owned(), field.text()?.into());
-        }
+        event.insert(name.to_owned(), said);
     }
     let Some(exact) = exact else { return Ok(Value::Object(event).to_string()) };
     // Checked by itself, so that what stands in it cannot end it and go on.
@@ -133,6 +161,8 @@ pub fn request(bytes: &[u8]) -> Result<(String, Map<String, Value>), Problem> {
             5 => "credit",
             6 => "ack",
             7 => "nack",
+            8 => "extend",
+            9 => "reject",
             _ => continue,
         };
         // Of a oneof the last one counts.
@@ -152,17 +182,19 @@ fn asked(what: &str, bytes: &[u8]) -> Result<Value, Problem> {
             ("subscribe", 4) => ("config", structure(field.bytes()?)?),
             ("consume", 2) => ("group", field.text()?.into()),
             ("consume", 3) | ("credit", 2) => ("credits", field.number()?.into()),
-            ("ack" | "nack", 2) => {
+            ("ack" | "nack" | "extend" | "reject", 2) => {
                 tokens.push(field.text()?);
                 continue;
             }
             ("ack", 3) => ("sync", (field.number()? != 0).into()),
-            ("nack", 3) => ("error", field.text()?.into()),
+            ("nack" | "reject", 3) => ("error", field.text()?.into()),
+            ("nack", 4) => ("delay", whole(field.double()?)),
+            ("extend", 3) => ("by", whole(field.double()?)),
             _ => continue,
         };
         said.insert(name.to_owned(), value);
     }
-    if matches!(what, "ack" | "nack") {
+    if matches!(what, "ack" | "nack" | "extend" | "reject") {
         said.insert("tokens".to_owned(), json!(tokens));
     }
     Ok(Value::Object(said))
@@ -232,5 +264,40 @@ pub fn status(code: Code) -> u16 {
         503 => 14,
         500 => 13,
         _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_asks_for_all_that_its_hint_offers() {
+        let settle = |at: u32, more: &dyn Fn(&mut Message)| {
+            let mut message = Message::default();
+            message.text(1, "m1");
+            message.message(at, |message| {
+                message.text(1, "s");
+                message.text(2, "t1");
+                message.text(2, "t2");
+                more(message);
+            });
+            request(&message.0).unwrap()
+        };
+        let seconds = |at: u32| {
+            move |message: &mut Message| {
+                message.0.push(at as u8 * 8 + 1);
+                message.0.extend(1.5f64.to_le_bytes());
+            }
+        };
+        let said = |what: &str, name: &str, value: Value| {
+            let tokens = json!(["t1", "t2"]);
+            let payload = json!({ what: {"subscription_id": "s", "tokens": tokens, name: value} });
+            ("m1".to_owned(), payload.as_object().cloned().unwrap_or_default())
+        };
+        assert_eq!(settle(6, &|message| message.number(3, 1)), said("ack", "sync", json!(true)));
+        assert_eq!(settle(7, &seconds(4)), said("nack", "delay", json!(1.5)));
+        assert_eq!(settle(8, &seconds(3)), said("extend", "by", json!(1.5)));
+        assert_eq!(settle(9, &|message| message.text(3, "no")), said("reject", "error", json!("no")));
     }
 }

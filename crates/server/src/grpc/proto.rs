@@ -104,7 +104,7 @@ fn value_at(bytes: &[u8], depth: usize) -> Result<Value, Problem> {
     let mut value = Value::Null;
     for (number, field) in fields(bytes)? {
         value = match number {
-            2 => json!(whole(field.double()?)),
+            2 => whole(field.double()?),
             3 => field.text()?.into(),
             4 => (field.number()? != 0).into(),
             5 => structure_at(field.bytes()?, deeper)?,
@@ -119,8 +119,21 @@ fn value_at(bytes: &[u8], depth: usize) -> Result<Value, Problem> {
     Ok(value)
 }
 
+/// A `google.protobuf.Timestamp`.
+pub fn instant(bytes: &[u8]) -> Result<Timestamp, Problem> {
+    let mut nanos = 0;
+    for (number, field) in fields(bytes)? {
+        match number {
+            1 => nanos += i128::from(field.number()? as i64) * 1_000_000_000,
+            2 => nanos += i128::from(field.number()? as i64),
+            _ => {}
+        }
+    }
+    Ok(Timestamp::from_nanos(nanos))
+}
+
 /// A double that is a whole number is written as one, so that positions and counts are read as such.
-fn whole(number: f64) -> Value {
+pub fn whole(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 9e15 { json!(number as i64) } else { json!(number) }
 }
 

@@ -33,19 +33,19 @@ get /v1/events/deferred | listDeferredEvents | limit cursor | | 200 DeferredPage
 get /v1/events/{id} | getEvent | | | 200 Event
 get /v1/events/{id}/lineage | getEventLineage | | | 200 Lineage
 get /v1/groups | listGroups | limit cursor | | 200 GroupPage
-put /v1/groups/{name} | putGroup | | GroupDefinition | 200 Group, 201 Group
+put /v1/groups/{name} | putGroup | ^If-Match ^If-None-Match | GroupDefinition | 200 Group, 201 Group
 get /v1/groups/{name} | getGroup | | | 200 Group
-delete /v1/groups/{name} | deleteGroup | | | 204 -
+delete /v1/groups/{name} | deleteGroup | ^If-Match | | 204 -
 post /v1/groups/{name}/pull | pullDeliveries | | Pull? | 200 Deliveries
 post /v1/groups/{name}/ack | ackDeliveries | | Ack | 200 Settled
 post /v1/groups/{name}/nack | nackDeliveries | | Nack | 200 Settled
 post /v1/groups/{name}/extend | extendDeliveries | | Extend | 200 Settled
 post /v1/groups/{name}/reject | rejectDeliveries | | Reject | 200 Settled
-post /v1/groups/{name}/seek | seekGroup | | Seek | 200 Group
-post /v1/groups/{name}/pause | pauseGroup | | Nothing? | 200 Group
-post /v1/groups/{name}/resume | resumeGroup | | Nothing? | 200 Group
+post /v1/groups/{name}/seek | seekGroup | ^If-Match | Seek | 200 Group
+post /v1/groups/{name}/pause | pauseGroup | ^If-Match | Nothing? | 200 Group
+post /v1/groups/{name}/resume | resumeGroup | ^If-Match | Nothing? | 200 Group
 get /v1/groups/{name}/dead-letters | listDeadLetters | limit cursor | | 200 DeadLetterPage
-post /v1/groups/{name}/dead-letters/redrive | redriveDeadLetters | | Redrive | 200 Redriven
+post /v1/groups/{name}/dead-letters/redrive | redriveDeadLetters | ^If-Match | Redrive | 200 Redriven
 post /v1/groups/{name}/dispatch | dispatchGroup | | Dispatch? | 200 Drained
 get /v1/entities/{concept} | listEntities | filter space limit cursor | | 200 EntityPage
 post /v1/entities/{concept} | insertEntity | space | Row | 200 Entity, 201 Entity
@@ -66,10 +66,10 @@ get /v1/automations | listAutomations | limit cursor | | 200 AutomationPage
 post /v1/automations | createAutomation | | AutomationDefinition | 201 Automation
 get /v1/automations/{name} | getAutomation | | | 200 Automation
 patch /v1/automations/{name} | patchAutomation | ^If-Match | json:Patch patch:Patch | 200 Automation
-delete /v1/automations/{name} | deleteAutomation | runs=cancel|finish | | 204 -
+delete /v1/automations/{name} | deleteAutomation | runs=cancel|finish ^If-Match | | 204 -
 post /v1/automations/{name}/run | runAutomation | ^Prefer | StartOne? | 200 Run, 202 Started
 get /v1/automations/{name}/next | listNextInstants | count | | 200 Instants
-post /v1/automations/{name}/{what} | switchAutomation | what=enable|disable|pause|resume|drain | | 200 Automation
+post /v1/automations/{name}/{what} | switchAutomation | what=enable|disable|pause|resume|drain ^If-Match | | 200 Automation
 get /v1/runs | listRuns | automation status=queued|running|waiting|completed|failed|cancelled since limit cursor | | 200 RunPage
 get /v1/runs/stream | followRuns | automation status=queued|running|waiting|completed|failed|cancelled after ^Last-Event-ID | | 200 sse:Lines
 post /v1/runs | startRun | ^Prefer | Start | 200 Run, 202 Started
@@ -90,12 +90,12 @@ get /v1/explain/{what}/{id} | explain | what=event|automation|run since | | 200 
 post /v1/simulate | simulate | | Simulate | 200 Simulated
 post /v1/backtest | backtest | | Backtest | 200 Backtested
 get /v1/subscriptions | listSubscriptions | limit cursor | | 200 SubscriptionPage
-post /v1/subscriptions | addSubscription | | SubscriptionDefinition | 200 Subscription, 201 Subscription
+post /v1/subscriptions | addSubscription | ^If-Match ^If-None-Match | SubscriptionDefinition | 200 Subscription, 201 Subscription
 get /v1/subscriptions/{id} | getSubscription | | | 200 Subscription
-put /v1/subscriptions/{id} | putSubscription | | SubscriptionDefinition | 200 Subscription, 201 Subscription
+put /v1/subscriptions/{id} | putSubscription | ^If-Match ^If-None-Match | SubscriptionDefinition | 200 Subscription, 201 Subscription
 patch /v1/subscriptions/{id} | patchSubscription | ^If-Match | SubscriptionPatch? | 200 Subscription
-delete /v1/subscriptions/{id} | deleteSubscription | | | 200 Deleted
-post /v1/subscriptions/{id}/{what} | switchSubscription | what=enable|disable | | 200 Subscription
+delete /v1/subscriptions/{id} | deleteSubscription | ^If-Match | | 200 Deleted
+post /v1/subscriptions/{id}/{what} | switchSubscription | what=enable|disable ^If-Match | | 200 Subscription
 post /v1/clock | moveClock | | MoveClock | 200 Now
 get /v1/ws | openSession | - | | 101 -
 get /v1/tokens | listTokens | limit cursor | | 200 TokenPage
@@ -115,22 +115,22 @@ get /v1/verify | verify | quick=true|false | | 200 Verified
 post /v1/import | importRecords | again=true|false | ndjson:Lines | 200 Imported
 get /v1/records | exportRecords | from | | 200 ndjson:Lines
 get /v1/secrets | listSecrets | limit cursor | | 200 SecretPage
-put /v1/secrets/{name} | putSecret | | SecretValue | 200 Secret, 201 Secret
-delete /v1/secrets/{name} | deleteSecret | | | 200 Deleted
-get /v1/spaces | listSpaces | | | 200 SpacePage
+put /v1/secrets/{name} | putSecret | ^If-Match ^If-None-Match | SecretValue | 200 Secret, 201 Secret
+delete /v1/secrets/{name} | deleteSecret | ^If-Match | | 200 Deleted
+get /v1/spaces | listSpaces | limit cursor | | 200 SpacePage
 post /v1/spaces/{name}/{what} | actOnSpace | what=seal|forget | | 200 Space
 get /v1/audit | listActs | since limit cursor | | 200 ActPage
 get /v1/audit/checkpoints | listCheckpoints | | | 200 Testimony
 post /v1/audit/verify | verifyAudit | | Checked? | 200 AuditReport
 get /v1/hooks | listHooks | limit cursor | | 200 HookPage
 get /v1/hooks/{name} | getHook | | | 200 Hook
-put /v1/hooks/{name} | putHook | | HookDefinition | 200 Hook, 201 Hook
-delete /v1/hooks/{name} | deleteHook | | | 200 Deleted
+put /v1/hooks/{name} | putHook | ^If-Match ^If-None-Match | HookDefinition | 200 Hook, 201 Hook
+delete /v1/hooks/{name} | deleteHook | ^If-Match | | 200 Deleted
 get /v1/push | listPushes | limit cursor | | 200 PushPage
 get /v1/push/{name} | getPush | | | 200 Push
-put /v1/push/{name} | putPush | | PushDefinition | 200 Push, 201 Push
-delete /v1/push/{name} | deletePush | | | 200 Anything, 204 -
-post /v1/push/{name}/{what} | operatePush | what=pause|resume|test | | 200 Push
+put /v1/push/{name} | putPush | ^If-Match ^If-None-Match | PushDefinition | 200 Push, 201 Push
+delete /v1/push/{name} | deletePush | ^If-Match | | 200 Anything, 204 -
+post /v1/push/{name}/{what} | operatePush | what=pause|resume|test ^If-Match | | 200 Push
 post /hooks/{tenant}/{name} | deliverHook | | Anything | 200 HookDelivered, 202 HookDelivered
 post /mcp | speakMcp | | Anything | 200 Anything, 202 -, 400 Anything, 400 problem:Problem
 get /livez | isLive | | | 200 Live

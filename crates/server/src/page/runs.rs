@@ -21,9 +21,10 @@ async fn listed(visit: Visit) -> Shown {
     let asked = |cursor: Option<&str>| {
         let named = ["automation", "status"].iter().filter_map(|name| Some((*name, given.text(name)?)));
         let all = named.chain(cursor.map(|cursor| ("cursor", cursor)));
-        all.map(|(name, value)| format!("{name}={}&", word(value))).collect::<String>() + "limit=50"
+        all.map(|(name, value)| format!("{name}={}&", word(value))).collect::<String>()
     };
-    let found = said(door::list(visit.asking(&asked(given.text("cursor")))?).await).await?;
+    let query = asked(given.text("cursor")) + "limit=50";
+    let found = said(door::list(visit.asking(&query)?).await).await?;
     let row = |run: &Value| {
         vec![
             instant(&run["started_at"]),
@@ -40,8 +41,10 @@ async fn listed(visit: Visit) -> Shown {
     let fields = field("automation", "Automation", given.text("automation").unwrap_or_default(), "")
         + &field("status", "Status", given.text("status").unwrap_or_default(), "failed");
     let form = format!("<form class=\"filters\" role=\"search\">{fields}<button>Show</button></form>");
-    let older =
-        found["next"].as_str().map(|next| link(&format!("/ui/runs?{}", asked(Some(next))), "Older runs"));
+    let older = found["next"].as_str().map(|next| {
+        let to = format!("/ui/runs?{}", asked(Some(next)).trim_end_matches('&'));
+        link(&to, "Older runs")
+    });
     let body = format!("{form}{shown}<p>{}</p>", older.unwrap_or_default());
     Ok(page(StatusCode::OK, &Head { title: "Runs", at: "/ui/runs" }, &body))
 }

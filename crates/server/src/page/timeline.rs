@@ -18,14 +18,14 @@ pub async fn timeline(visit: Visit) -> Response {
 
 async fn shown(visit: Visit) -> Shown {
     let given = visit.0.params(&[&FILTERS[..], &["cursor"]].concat())?;
-    let query = asked(&given, given.text("cursor"));
+    let query = format!("{}order=desc&limit={LIMIT}", asked(&given, given.text("cursor")));
     let live = given.text("cursor").is_none();
     let found = said(events::find(visit.asking(&query)?).await).await?;
     let none = Vec::new();
     let rows: Vec<Vec<String>> = found["events"].as_array().unwrap_or(&none).iter().map(row).collect();
     let events = table("Events, newest first", &COLUMNS, &rows, "Nothing was recorded that fits.");
     let older = found["next"].as_str().map(|next| {
-        let to = format!("/?{}", asked(&given, Some(next)));
+        let to = format!("/?{}", asked(&given, Some(next)).trim_end_matches('&'));
         format!("<p>{}</p>", link(&to, "Older events"))
     });
     // What follows needs no position: a reload shows what was missed.
@@ -59,13 +59,11 @@ fn row(event: &Value) -> Vec<String> {
     ]
 }
 
-/// The filters as the door takes them, newest first.
+/// The filters and the cursor, as the page itself takes them.
 fn asked(given: &Params, cursor: Option<&str>) -> String {
     let filters = FILTERS.iter().filter_map(|name| Some((*name, given.text(name)?)));
-    let fixed = [("order", "desc")].into_iter();
-    let all = filters.chain(cursor.map(|cursor| ("cursor", cursor))).chain(fixed);
-    let words: Vec<String> = all.map(|(name, value)| format!("{name}={}", word(value))).collect();
-    format!("{}&limit={LIMIT}", words.join("&"))
+    let all = filters.chain(cursor.map(|cursor| ("cursor", cursor)));
+    all.map(|(name, value)| format!("{name}={}&", word(value))).collect()
 }
 
 fn form(given: &Params) -> String {

@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use super::Told;
 use super::frames::Frames;
 use crate::aside;
+use crate::automations::{may_declare, may_patch};
 use crate::session::outbox::Outbox;
 use crate::session::{Session, Started};
 
@@ -83,8 +84,9 @@ async fn done(
             return Err(Problem::new(Code::NotAvailable, format!("\"{later}\" is not there yet")));
         }
         "create_automation" => {
-            session.allow(Permission::AutomationAdmin).await?;
+            session.allow(Permission::AutomationWrite).await?;
             let said = defined(said.remove("automation"))?;
+            may_declare(session.grant(), &said)?;
             let made =
                 act(session, "automation_created", move |tenant| tenant.create_automation(&said)).await?;
             session.administered("automations.create", ROUTE.to_owned(), StatusCode::CREATED).await;
@@ -94,8 +96,9 @@ async fn done(
     }
     let needed = match kind {
         "get_automation" => Permission::Read,
-        "update_automation" | "delete_automation" => Permission::AutomationAdmin,
-        "toggle_automation" | "run_automation" => Permission::AutomationWrite,
+        "update_automation" | "delete_automation" | "toggle_automation" | "run_automation" => {
+            Permission::AutomationWrite
+        }
         _ => {
             return Err(
                 Problem::new(Code::RequestInvalid, format!("there is no message \"{kind}\"")).at("/type")
@@ -128,7 +131,11 @@ async fn changed(
             let Some(Value::Object(patch)) = said.remove("patch") else {
                 return Err(wrong("patch", "is an object of the keys to change"));
             };
-            let patched = move |tenant: &Tenant| tenant.patch_automation(&name, &patch);
+            let grant = session.grant().cloned();
+            let patched = move |tenant: &Tenant| {
+                may_patch(grant.as_ref(), &tenant.automation(&name)?, &patch)?;
+                tenant.patch_automation(&name, &patch)
+            };
             (act(session, "automation_updated", patched).await?, path, "patch", StatusCode::OK)
         }
         "delete_automation" => (delete(session, name).await?, path, "delete", StatusCode::NO_CONTENT),

@@ -182,6 +182,32 @@ fn a_run_shows_no_nulls_and_the_steps_it_stands_at() {
 }
 
 #[test]
+fn what_is_told_of_a_run_that_was_cancelled_is_what_the_run_itself_says() {
+    let server = Server::start();
+    server.put("/v1/groups/hears", r##"{"pattern":"automation.#"}"##).ok(201);
+    let mut watcher = crate::socket::Socket::open(&server, &[]);
+    watcher.say(&json!({"type": "subscribe_automations"}));
+    assert_eq!(watcher.json()["type"], "ok");
+    server.apply(
+        "a.yaml",
+        "automation: asks\ntriggers: [{event: begin}]\nactions:\n  - ask: {question: well}\n",
+    );
+    server.publish("begin", "{}");
+    let run = server.get("/v1/runs?automation=asks").ok(200)["runs"][0]["id"].as_str().unwrap().to_owned();
+    server.post(&format!("/v1/runs/{run}/cancel"), "").ok(200);
+    let error = server.get(&format!("/v1/runs/{run}")).ok(200)["error"].clone();
+    assert_eq!(error["class"], "permanent", "{error}");
+    let pulled = server.post("/v1/groups/hears/pull", r#"{"max":10}"#).ok(200);
+    let events = pulled["deliveries"].as_array().unwrap().iter().map(|delivery| &delivery["event"]);
+    let told = events.filter(|event| event["topic"] == "automation.cancelled").collect::<Vec<_>>();
+    assert_eq!(told.len(), 1, "{pulled}");
+    assert_eq!(told[0]["payload"]["error"], error, "{pulled}");
+    let live =
+        std::iter::repeat_with(|| watcher.json()).find(|said| said["type"] == "automation_run_completed");
+    assert_eq!(live.unwrap()["error"], error);
+}
+
+#[test]
 fn an_explained_event_names_the_waits_that_it_ended() {
     let server = Server::told("2026-01-01T00:00:00Z");
     let waits = "automation: waits\ntriggers: [{event: begin}]\nactions:\n  - wait_for: {event: go.on}\n";

@@ -21,6 +21,21 @@ fn double(number: u8, value: f64) -> Vec<u8> {
     [&[number << 3 | 1][..], &value.to_le_bytes()].concat()
 }
 
+fn number(number: u8, value: u8) -> Vec<u8> {
+    vec![number << 3, value]
+}
+
+fn inside(number: u8, message: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, message.len() as u8], message].concat()
+}
+
+/// A field whose number is above 15 has two bytes before its value.
+fn far(number: u32, rest: &[u8]) -> Vec<u8> {
+    let kind = if rest.len() == 1 { 0 } else { 2 };
+    let key = number << 3 | kind;
+    [&[(key & 0x7f) as u8 | 0x80, (key >> 7) as u8], rest].concat()
+}
+
 fn framed(message: &[u8]) -> Vec<u8> {
     [&[0][..], &(message.len() as u32).to_be_bytes(), message].concat()
 }
@@ -122,4 +137,71 @@ fn an_idle_session_ends_at_once_with_its_token_or_tenant() {
     let both = open(made["owner_token"].as_str().unwrap());
     asked(&server, LOCAL, "POST", "/v1/tenants/acme/suspend", "").ok(200);
     ends(both, "tenant.suspended");
+}
+
+#[test]
+fn an_event_is_published_with_all_that_a_client_may_say_of_it() {
+    let server = Server::start();
+    let cause = server.publish("first", "{}") as u8;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let ext = inside(1, &[text(1, "device"), inside(2, &text(3, "phone1"))].concat());
+    // 2026-01-01T00:00:00.5Z
+    let time =
+        [vec![1 << 3, 0x80, 0xf2, 0xd6, 0xca, 0x06], vec![2 << 3, 0x80, 0xca, 0xb5, 0xee, 0x01]].concat();
+    let message = [
+        text(1, "t.x"),
+        text(5, "whole-1"),
+        inside(9, &[text(1, "item"), text(2, "7")].concat()),
+        inside(10, &time),
+        text(11, "amber"),
+        double(12, 90.0),
+        number(13, 3),
+        number(14, cause),
+        text(15, trace),
+        far(16, &inside(0, &ext)[1..]),
+        far(18, &text(0, "sync:tier=1")[1..]),
+        far(19, &[7]),
+    ]
+    .concat();
+    let reply = call(&server, &format!("{SERVICE}Publish"), "", &message);
+    assert_eq!(status(&reply), "0", "{:?}", reply.headers);
+    let event = server.get("/v1/events/whole-1").ok(200);
+    let said = json!({
+        "subject": {"kind": "item", "id": "7"}, "time": "2026-01-01T00:00:00.5Z", "band": "amber", "ttl": 90,
+        "priority": 3, "cause": cause, "trace": trace, "ext": {"device": "phone1"}, "caused_by": "sync:tier=1",
+        "sequence": 7,
+    });
+    for (name, value) in said.as_object().unwrap() {
+        assert_eq!(event[name], *value, "{name} of {event}");
+    }
+    server.put("/v1/groups/g", r##"{"pattern":"#"}"##).ok(201);
+    let many = [text(1, "g"), vec![2 << 3, 0x88, 0x27]].concat();
+    let reply = call(&server, &format!("{SERVICE}Pull"), "", &many);
+    assert_eq!(status(&reply), "3", "5000 is too many");
+    assert_eq!(reply.headers["grpc-message"], "\"max\" is a whole number from 1 to 1000, not 5000");
+}
+
+/// Asks reflection for one thing and gives the bytes of the answer.
+fn reflected(server: &Server, asked: &[u8]) -> String {
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    String::from_utf8_lossy(&server.send("POST", path, &[KIND], framed(asked)).body).into_owned()
+}
+
+#[test]
+fn reflection_describes_every_service_that_it_lists() {
+    let server = Server::start();
+    for service in
+        ["everwhen.v1.EverwhenService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"]
+    {
+        assert!(reflected(&server, &text(7, "*")).contains(service), "{service} is listed");
+        let told = reflected(&server, &text(4, service));
+        assert!(told.contains(".proto") && !told.contains("there is nothing"), "{service}: {told}");
+    }
+    for symbol in ["google.protobuf.Struct", "grpc.health.v1.HealthCheckResponse.ServingStatus"] {
+        assert!(!reflected(&server, &text(4, symbol)).contains("there is nothing"), "{symbol}");
+    }
+    assert!(reflected(&server, &text(3, "grpc/health/v1/health.proto")).contains("ServingStatus"));
+    assert!(reflected(&server, &text(4, "everwhen.v1.Nothing")).contains("there is nothing of that name"));
+    let listed = call(&server, "/grpc.health.v1.Health/List", "", &[]).text();
+    assert!(listed.contains("everwhen.v1.EverwhenService"), "{listed}");
 }

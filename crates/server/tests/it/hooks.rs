@@ -242,3 +242,46 @@ fn a_delivery_whose_sender_names_none_is_known_by_what_was_signed() {
         assert_eq!(events(&server, &format!("in.{scheme}")).len(), if timed { 3 } else { 2 }, "{scheme}");
     }
 }
+
+#[test]
+fn a_scheme_cannot_be_changed_into_one_for_which_the_secret_is_none() {
+    let server = Server::start();
+    hook(&server, "x", json!({"scheme": "github", "secret": "not base64!"}));
+    let refused = server.put("/v1/hooks/x", r#"{"scheme":"standard-webhooks"}"#).refused(422, "hook.invalid");
+    assert_eq!(refused["pointer"], "/secret", "{refused}");
+    assert!(!refused.to_string().contains("not base64!"), "{refused}");
+    assert_eq!(server.get("/v1/hooks/x").ok(200)["scheme"], "github");
+    server.put("/v1/hooks/x", r#"{"scheme":"hmac"}"#).ok(200);
+    let coded = json!({"scheme": "standard-webhooks", "secret": model::base64::encode(b"0123456789abcdef")});
+    server.put("/v1/hooks/x", coded.to_string()).ok(200);
+}
+
+#[test]
+fn a_delivery_that_is_signed_is_kept_whatever_its_sender_calls_it() {
+    let server = Server::start();
+    hook(&server, "g", json!({"scheme": "github", "secret": "s3cret"}));
+    let send = |id: &str, body: &str| {
+        let signature = format!("x-hub-signature-256: sha256={}", hex(&signed(b"s3cret", body)));
+        let headers = ["x-github-event: deployment", &format!("x-github-delivery: {id}"), &signature];
+        server.send("POST", "/hooks/main/g", &headers, body)
+    };
+    let long = "d".repeat(2_000);
+    for id in ["", long.as_str()] {
+        let body = json!({"action": "deploy:prod", "id": id.len()}).to_string();
+        let first = send(id, &body);
+        let answer = first.ok(202);
+        assert!(
+            first.headers["everwhen-position"].parse::<u64>().unwrap()
+                >= answer["position"].as_u64().unwrap()
+        );
+        let again = send(id, &body);
+        assert_eq!(again.ok(200)["position"], answer["position"], "{} bytes", id.len());
+        assert!(again.headers.contains_key("everwhen-position"));
+    }
+    send(&format!("{long}x"), "{}").ok(202);
+    assert_eq!(events(&server, "github.deployment.deploy:prod").len(), 2);
+    let over = json!({"action": "é".repeat(600)}).to_string();
+    let recorded = send("o1", &over).ok(202);
+    let topic = server.get(&format!("/v1/events/{}", recorded["position"])).ok(200)["topic"].clone();
+    assert_eq!(topic.as_str().unwrap().len(), 512, "{topic}");
+}

@@ -11,6 +11,7 @@ mod changes;
 mod client;
 mod clock;
 mod cloudevents;
+mod conditions;
 mod corners;
 mod edges;
 mod entities;

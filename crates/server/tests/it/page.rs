@@ -149,3 +149,51 @@ fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
     let out = server.send("POST", "/ui/sign-out", &[&kept], "");
     assert!(out.headers["set-cookie"].contains("Max-Age=0"));
 }
+
+/// Where the link with these words leads, as a browser reads it.
+fn leads(reply: &Reply, words: &str) -> Option<String> {
+    let text = reply.text();
+    let before = text.split(&format!("\">{words}</a>")).next().filter(|before| before.len() < text.len())?;
+    Some(before.rsplit("href=\"").next()?.replace("&amp;", "&"))
+}
+
+#[test]
+fn links_to_what_is_older_lead_there_with_and_without_filters() {
+    let server = Server::start();
+    server.apply(
+        "a.yaml",
+        "automation: each\ntriggers: [{event: go}]\nmode: parallel\nmax: 500\nstorm: {per_minute: 10000}\nactions: [{vars: {n: 1}}]\n",
+    );
+    let first = server.publish("go", r#"{"n":1}"#);
+    for _ in 0..120 {
+        server.publish("go", r#"{"n":2}"#);
+    }
+    let pages = [
+        ("/", "Older events"),
+        (
+            "/?topic=go&filter=event.payload.n%20%3E%200%20%26%26%20true&since=2020-01-01T00:00:00Z",
+            "Older events",
+        ),
+        ("/ui/runs", "Older runs"),
+        ("/ui/runs?automation=each&status=completed", "Older runs"),
+    ];
+    for (begin, words) in pages {
+        let (mut path, mut seen) = (begin.to_owned(), 0);
+        loop {
+            let reply = server.get(&path);
+            assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+            seen += reply.text().matches("<tr><td>").count();
+            match leads(&reply, words) {
+                Some(next) => path = next,
+                None => break,
+            }
+        }
+        assert_eq!(seen, 121, "{begin}");
+        let named: Vec<&str> =
+            begin.split(['?', '&']).skip(1).filter_map(|part| part.split('=').next()).collect();
+        assert!(named.iter().all(|name| path.contains(&format!("{name}="))), "{path} keeps {named:?}");
+        let oldest =
+            if words == "Older events" { format!("/ui/events/{first}\"") } else { "run_".to_owned() };
+        assert!(server.get(&path).text().contains(&oldest), "{path}");
+    }
+}

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::client::Reply;
 use crate::harness::Server;
+use crate::socket::Socket;
 
 pub const LOCAL: &str = "the-token-of-serve-json";
 
@@ -101,8 +102,21 @@ fn a_token_sees_its_tenant_only_whatever_it_names() {
     };
     assert_eq!(shape(&foreign), shape(&absent));
     let bearer = format!("authorization: Bearer {theirs}");
-    let named = server.send("GET", "/v1/events?topic=a.b", &[&bearer, "everwhen-tenant: one"], "").ok(200);
-    assert_eq!(named["events"], json!([]), "the header names a tenant that is not the token's: {event}");
+    let naming = |method: &str, path: &str, tenant: &str, body: &str| {
+        let named = format!("everwhen-tenant: {tenant}");
+        let headers = [bearer.as_str(), named.as_str(), "content-type: application/json"];
+        server.send(method, path, &headers, body)
+    };
+    for (method, path, body) in [("GET", "/v1/events?topic=a.b", ""), ("POST", "/v1/events", said)] {
+        let there = naming(method, path, "one", body).refused(403, "auth.denied");
+        let mut absent = naming(method, path, "none", body).refused(403, "auth.denied");
+        absent["detail"] = absent["detail"].as_str().unwrap().replace("none", "one").into();
+        absent["request_id"] = there["request_id"].clone();
+        assert_eq!(there, absent, "a tenant that is there and one that is not are told apart");
+        assert!((200..300).contains(&naming(method, path, "two", body).status), "its own may be named");
+    }
+    let events = asked(&server, &ours, "GET", "/v1/events?topic=a.b", "").ok(200);
+    assert_eq!(events["events"].as_array().unwrap().len(), 1, "nothing came from elsewhere: {event}");
 }
 
 #[test]
@@ -145,4 +159,59 @@ fn a_token_gives_out_no_more_than_it_has_and_a_revoked_one_gives_out_nothing() {
     ] {
         asked(&server, LOCAL, "POST", "/v1/tokens", &bad.to_string()).refused(422, "token.invalid");
     }
+}
+
+#[test]
+fn an_editor_declares_automations_but_none_that_could_carry_out_what_it_may_not_see() {
+    let server = server();
+    let (editor, _) = token(&server, "main", json!({"role": "editor"}));
+    let (admin, _) = token(&server, "main", json!({"role": "admin"}));
+    let (viewer, _) = token(&server, "main", json!({"role": "viewer"}));
+    let plain = json!({"automation": "one", "description": "no secret", "triggers": [{"event": "a.b"}],
+        "actions": [{"publish": {"topic": "c.d"}}]});
+    let declare = |by: &str, what: &Value| asked(&server, by, "POST", "/v1/automations", &what.to_string());
+    let patch = |by: &str, name: &str, what: Value| {
+        asked(&server, by, "PATCH", &format!("/v1/automations/{name}"), &what.to_string())
+    };
+    declare(&viewer, &plain).refused(403, "auth.denied");
+    declare(&editor, &plain).ok(201);
+    patch(&editor, "one", json!({"description": "other"})).ok(200);
+
+    let calls = json!([{"http": {"method": "GET", "url": "https://example.com/",
+        "headers": {"authorization": "Bearer {{ secret(\"key\") }}"}}}]);
+    let mut carries = plain.clone();
+    (carries["automation"], carries["actions"]) = (json!("two"), calls.clone());
+    let refused = declare(&editor, &carries).refused(403, "auth.denied");
+    assert!(refused["detail"].as_str().unwrap().contains("names a secret"), "{refused}");
+    patch(&editor, "one", json!({"actions": calls.clone()})).refused(403, "auth.denied");
+    declare(&admin, &carries).ok(201);
+    // What is kept of it counts, too: by another trigger it would send the secret with what the editor says.
+    patch(&editor, "two", json!({"triggers": [{"event": "x.y"}]})).refused(403, "auth.denied");
+    patch(&editor, "two", json!({"actions": [{"publish": {"topic": "c.d"}}]})).ok(200);
+
+    for pattern in ["engine.audit.#", "graph.node.created.v1:everwhen:token"] {
+        let mut hears = plain.clone();
+        (hears["automation"], hears["triggers"]) = (json!("three"), json!([{"event": pattern}]));
+        let refused = declare(&editor, &hears).refused(403, "auth.denied");
+        assert!(refused["detail"].as_str().unwrap().contains("acts of administration"), "{refused}");
+    }
+    // The same over the WebSocket.
+    let mut socket = Socket::open(&server, &[&format!("authorization: Bearer {editor}")]);
+    let mut say = |message: Value| {
+        socket.say(&message);
+        socket.json()
+    };
+    let mut other = plain.clone();
+    other["automation"] = json!("four");
+    let made = say(json!({"type": "create_automation", "automation": other}));
+    assert_eq!(made["type"], "automation_created", "{made}");
+    (other["automation"], other["actions"]) = (json!("five"), calls.clone());
+    let refused = say(json!({"type": "create_automation", "automation": other}));
+    assert_eq!((&refused["type"], &refused["code"]), (&json!("error"), &json!("auth.denied")), "{refused}");
+    let patch = json!({"type": "update_automation", "automationId": "four", "patch": {"actions": calls}});
+    assert_eq!(say(patch)["code"], "auth.denied");
+    let gone = say(json!({"type": "delete_automation", "automationId": "four"}));
+    assert_eq!(gone["type"], "automation_deleted", "{gone}");
+    assert_eq!(asked(&server, &editor, "DELETE", "/v1/automations/one", "").status, 204);
+    asked(&server, &editor, "POST", "/v1/apply", r#"{"files":{}}"#).refused(403, "auth.denied");
 }

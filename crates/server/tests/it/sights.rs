@@ -233,8 +233,20 @@ fn rows_and_runs_are_seen_by_their_space_and_their_event() {
         stage.ask(&stage.narrow, method, path, json!({})).refused(403, "auth.denied");
     }
     // A door that nobody vetted is closed, whatever it needs.
-    stage.ask(&stage.narrow, "GET", "/v1/records", Value::Null).refused(404, "not_found");
     stage.ask(&stage.narrow, "POST", "/v1/plan", json!({})).refused(403, "auth.denied");
+}
+
+#[test]
+fn reads_of_what_is_administered_are_refused_to_who_sees_a_part_and_it_is_shown_no_tasks() {
+    let stage = Stage::new();
+    // Everybody knows that it is there.
+    let administered = server::ROUTES.iter().filter(|route| {
+        route.method == "get" && matches!(route.needs, "admin" | "node") && !route.path.contains('{')
+    });
+    for route in administered {
+        stage.ask(&stage.narrow, "GET", route.path, Value::Null).refused(403, "auth.denied");
+    }
+    assert_eq!(stage.ask(&stage.narrow, "GET", "/v1/tasks", Value::Null).ok(200), json!({"tasks": []}));
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn without_a_default_an_event_must_name_its_space() {
 fn the_trace_of_the_request_is_that_of_the_event_unless_it_has_its_own() {
     let admitter = admitter(&Settings::default());
     let caller = Caller { trace: Some("00-1-2-01".into()), ..Caller::local() };
-    let trace = |draft| prepared(admit_at(&admitter, &caller, draft, now())).event.envelope.trace;
+    let trace = |draft| prepared(admit_at(&admitter, &caller, draft, now())).event.envelope.trace.clone();
     assert_eq!(trace(Draft::new("a", &1)).as_deref(), Some("00-1-2-01"));
     assert_eq!(trace(Draft { trace: Some("own".into()), ..Draft::new("a", &1) }).as_deref(), Some("own"));
 }

@@ -193,7 +193,7 @@ fn the_key_of_a_cloudevent_names_source_and_id_whatever_its_space() {
         let text = format!(
             r#"{{"specversion":"1.0","type":"a","source":"{source}","space":"{space}","id":"{id}"}}"#
         );
-        structured(&text).unwrap().event.envelope.key.unwrap()
+        structured(&text).unwrap().event.envelope.key.clone().unwrap()
     };
     assert_eq!(key("s", "b", "c"), "s c");
     assert_eq!(key("s b", "c", "d"), "s b d");
@@ -244,7 +244,7 @@ fn an_event_goes_to_a_cloudevent_and_back_without_loss() {
         let cloud = to_cloudevent(&first);
         let draft = Draft::from_cloudevent(cloud.as_bytes(), &Limits::default()).unwrap();
         let second = prepared(admit(&admitter(&Settings::default()), draft)).event;
-        let (mut want, mut got) = (first.envelope.clone(), second.envelope);
+        let (mut want, mut got) = (first.envelope.clone(), second.envelope.clone());
         // An implied time is written out; it is the same instant.
         (want.time, got.time) = (Some(first.time()), got.time);
         assert_eq!(got, want, "{cloud}");
@@ -264,7 +264,7 @@ fn an_event_without_a_source_is_written_with_the_source_that_means_none() {
     let event = prepared(publish(r#"{"topic":"a"}"#)).event;
     let cloud = parse(&to_cloudevent(&event));
     assert_eq!(cloud["source"], NO_SOURCE);
-    let erased = Event { content: Content::Erased, ..event };
+    let erased = Event { content: Content::Erased, ..(*event).clone() };
     assert_eq!(parse(&to_cloudevent(&erased)).get("data"), None);
 }
 

@@ -8,7 +8,7 @@ fn every_field_of_the_contract_is_read_and_kept() {
         "source":"erp","subject":{"kind":"item","id":"10472"},"cause":40,"trace":"00-a-b-01","key":"k1","ttl":60,
         "priority":3,"band":"amber","schema":"s","type":"changed","caused_by":"sync:tier=1","sequence":-7,
         "content_type":"application/json","ext":{"device":"phone1"},"payload":{"new":9.50}}"#;
-    let mut event = prepared(publish(text)).event;
+    let mut event = (*prepared(publish(text)).event).clone();
     (event.position, event.recorded_at) = (42, now());
     let want = r#"{"id":"e-1","position":42,"topic":"price.changed","space":"shop","time":"2026-01-01T00:00:00Z","recorded_at":"2026-01-01T00:00:00Z","actor":"user:local","source":"erp","subject":{"kind":"item","id":"10472"},"cause":40,"depth":1,"trace":"00-a-b-01","key":"k1","ttl":60,"priority":3,"band":"amber","schema":"s","type":"changed","caused_by":"sync:tier=1","sequence":-7,"content_type":"application/json","ext":{"device":"phone1"},"payload":{"new":9.50}}"#;
     assert_eq!(event.to_json(), want);
@@ -72,6 +72,7 @@ const REFUSED: &[(&str, &str)] = &[
     (r#"{"topic":"a","space":"a b"}"#, "event.invalid at /space: \"space\" has ' ', which is not a visible"),
     (r#"{"topic":"a","id":""}"#, "event.invalid at /id: \"id\" has 0 characters, not 1 to 128"),
     (r#"{"topic":"a","id":"42"}"#, "event.invalid at /id: \"id\" \"42\" is digits only"),
+    (r#"{"topic":"a","id":"stream"}"#, "event.invalid at /id: \"id\" \"stream\" could not be asked for"),
     (
         r#"{"topic":"a","id":"a\tb"}"#,
         "event.invalid at /id: \"id\" has '\\t', which is not a visible character",
@@ -224,7 +225,7 @@ fn an_array_is_read_whole_or_refused_at_its_element() {
 fn an_exported_event_leaves_behind_what_its_ledger_gave_it() {
     let first =
         prepared(publish(r#"{"topic":"a","id":"e1","key":"k","time":"2026-01-01T00:00:00Z","cause":3}"#));
-    let text = Event { position: 9, ..first.event.clone() }.to_json();
+    let text = Event { position: 9, ..(*first.event).clone() }.to_json();
     assert!(Draft::parse(text.as_bytes(), &Limits::default()).is_err());
     let draft = Draft::parse_exported(text.as_bytes(), &Limits::default()).unwrap();
     assert_eq!((draft.cause, draft.id.as_deref(), draft.key.as_deref()), (None, Some("e1"), Some("k")));

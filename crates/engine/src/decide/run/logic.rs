@@ -4,6 +4,7 @@ use model::{Code, Problem};
 use serde_json::{Map, Value};
 
 use super::Refusal;
+use crate::admit::Caller;
 use crate::command::Answer;
 use crate::draft::Draft;
 use crate::route::{self, occurrence};
@@ -13,7 +14,7 @@ pub fn decide(
     draft: &mut Draft<'_>,
     name: &str,
     args: Map<String, Value>,
-    actor: String,
+    caller: Caller,
     space: Option<String>,
 ) -> Result<Answer, Refusal> {
     // A call of what is not there, or with the wrong arguments, is refused as such, not as a failure of the logic.
@@ -22,7 +23,7 @@ pub fn decide(
     let args = crate::declared::call_args(&logic.name, &logic.args, args)?;
     let mark = draft.mark()?;
     let space = space.unwrap_or_else(|| occurrence::SYSTEM.to_owned());
-    match walk::call_logic(draft, &logic.name, args, actor, space) {
+    match walk::call_logic(draft, &logic.name, args, caller, space) {
         Ok(output) => {
             draft.keep(mark)?;
             route::all(draft)?;

@@ -8,7 +8,7 @@ use model::record::{Change, ChangedData};
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{absent, broken, may_see};
+use super::{absent, broken};
 use crate::admit::Caller;
 use crate::entity::{Provenance, Row};
 use crate::read;
@@ -141,7 +141,7 @@ impl Tenant {
         let past = found.filter(|past| past.changed.change != Change::Deleted);
         let past = past.ok_or_else(|| absent(concept.id(), id))?;
         let row = self.row_of_past(&past, row.as_ref())?;
-        if may_see(caller, concept, &row) { Ok(row) } else { Err(absent(concept.id(), id)) }
+        if concept.shows(&row, caller) { Ok(row) } else { Err(absent(concept.id(), id)) }
     }
 
     /// The row that a change made, and who made it: the current one says so when it is still the same.
@@ -309,8 +309,7 @@ impl Moment {
 
 impl Past {
     fn visible(&self, caller: &Caller, concept: &crate::entity::Concept) -> bool {
-        self.to_row()
-            .map_or(!caller.outside || concept.owner().is_none(), |row| may_see(caller, concept, &row))
+        self.to_row().map_or(!caller.outside || concept.owner().is_none(), |row| concept.shows(&row, caller))
     }
 
     fn to_json(&self) -> Value {

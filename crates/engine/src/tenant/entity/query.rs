@@ -8,8 +8,8 @@ use model::{Code, Problem};
 use rusqlite::{Connection, params_from_iter};
 use serde_json::{Map, Value, json};
 
+use super::broken;
 use super::history::Moment;
-use super::{broken, may_see};
 use crate::admit::Caller;
 use crate::declared::{self, Detached};
 use crate::entity::find::{After, Asked, Find, shape};
@@ -233,7 +233,7 @@ fn collect(
         let keys = (0..find.sort_keys()).map(|key| sql.get(columns + key));
         let keys = keys.collect::<rusqlite::Result<_>>().map_err(fault)?;
         last = Some(After { keys, id: row.id.clone(), space: row.space.clone() });
-        if may_see(caller, &find.concept, &row) && find.wants(&row) {
+        if find.concept.shows(&row, caller) && find.wants(&row) {
             rows.push(row);
         }
     }
@@ -271,13 +271,8 @@ pub(crate) fn call_args(
     given: Map<String, Value>,
 ) -> Result<Map<String, Value>, Problem> {
     check_args(&arguments(name, args)?, given).map_err(|problem| {
-        let detail = problem.detail().replacen("field \"", "argument \"", 1);
-        let names: Vec<&str> = args.iter().map(|arg| arg.name.as_str()).collect();
-        let hint = match names.is_empty() {
-            true => "it takes no arguments".to_owned(),
-            false => format!("its arguments are {}", names.join(", ")),
-        };
-        let pointer = problem.pointer().unwrap_or_default();
-        Problem::new(Code::DefinitionArguments, detail).hint(hint).at(pointer)
+        Problem::new(Code::DefinitionArguments, problem.detail())
+            .hint(problem.hint_text().unwrap_or_default())
+            .at(problem.pointer().unwrap_or_default())
     })
 }

@@ -126,7 +126,8 @@ impl Tenant {
         Ok(done_in_bulk(bulk, &meant, refusal))
     }
 
-    /// Oldest first, so that those who queue stay in their order.
+    /// Oldest first, so that those who queue stay in their order. To be cancelled, those in a queue come first and the last of them
+    /// before all: a place that becomes free must not begin a run that is meant, too.
     fn meant(&self, bulk: &Bulk) -> Result<Vec<String>, Problem> {
         let by_default: &[&str] = match bulk.verb {
             Verb::Cancel => &["queued", "running", "waiting"],
@@ -139,19 +140,24 @@ impl Tenant {
             limit: 1_000,
             ..Wanted::default()
         };
-        let mut ids = Vec::new();
+        let (mut ids, mut queued) = (Vec::new(), Vec::new());
         loop {
             let (runs, next) = self.runs(&wanted)?;
             let status = |run: &Value| run["status"].as_str().is_some_and(|is| by_default.contains(&is));
             let meant = runs.iter().filter(|run| bulk.status.is_some() || status(run));
-            ids.extend(meant.filter_map(|run| run["id"].as_str().map(str::to_owned)));
+            for run in meant {
+                let first = bulk.verb == Verb::Cancel && run["status"] == "queued";
+                let list = if first { &mut queued } else { &mut ids };
+                list.extend(run["id"].as_str().map(str::to_owned));
+            }
             match next {
                 Some(next) => wanted.before = Some(next),
                 None => break,
             }
         }
         ids.reverse();
-        Ok(ids)
+        queued.append(&mut ids);
+        Ok(queued)
     }
 
     fn again(&self, again: Again) -> Result<Value, Problem> {

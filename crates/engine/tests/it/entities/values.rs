@@ -85,6 +85,77 @@ async fn instants_are_compared_and_sorted_as_such_however_they_are_written() {
 }
 
 #[tokio::test]
+async fn a_day_is_the_instant_at_its_beginning() {
+    let bench = Bench::new();
+    let text = r#"
+concept row { t datetime  since datetime @default("2026-01-01") }
+query row after { filter t > "2026-01-01" && createdAt >= "2026-01-01" }
+query row on { filter payload.t == "2026-01-01" }
+query row of { args { d string! } filter payload.since == args.d }
+"#;
+    apply(&bench, text).await.unwrap();
+    put(&bench, "a", json!({"t": "2026-01-01T00:00:00Z"})).await.unwrap();
+    put(&bench, "b", json!({"t": "2026-01-01T00:00:01Z"})).await.unwrap();
+    let day = put(&bench, "c", json!({"t": "2026-01-01", "since": "2025-01-01"})).await.unwrap().row;
+    assert_eq!(day.fields["t"], "2026-01-01T00:00:00Z");
+    assert_eq!(ids(&ask(&bench, "after", json!({}))), ["b"]);
+    assert_eq!(ids(&ask(&bench, "on", json!({}))), ["a", "c"]);
+    assert_eq!(ids(&ask(&bench, "of", json!({"d": "2026-01-01"}))), ["a", "b"], "a default is as if given");
+}
+
+#[tokio::test]
+async fn durations_are_compared_as_such_however_they_are_written() {
+    let bench = Bench::new();
+    let text = r#"
+concept row {
+  w duration
+  least duration @default("5m")
+  derive "row.slow" when next.w > 4m
+}
+query row above { filter w > 4m }
+query row aboveText { filter w > "4m" }
+query row aboveSeconds { filter w > 240 }
+query row is { filter w == 5m }
+query row isText { filter w == "5m" }
+query row isSeconds { filter w == 300 }
+query row isArg { args { d duration! } filter w == args.d }
+query row listed { filter w in [5m, "90s"] }
+query row aboveArg { args { d duration! } filter w >= args.d }
+query row byDefault { filter least == 5m && least < 6m }
+query row not { filter w != "5m" }
+"#;
+    apply(&bench, text).await.unwrap();
+    put(&bench, "a", json!({"w": "5m"})).await.unwrap();
+    put(&bench, "b", json!({"w": 90.5, "least": "1m"})).await.unwrap();
+    put(&bench, "c", json!({"least": 1})).await.unwrap();
+    let five = json!({"d": "300s"});
+    for query in ["above", "aboveText", "aboveSeconds", "is", "isText", "isSeconds", "listed", "byDefault"] {
+        assert_eq!(ids(&ask(&bench, query, json!({}))), ["a"], "{query}");
+    }
+    assert_eq!(ids(&ask(&bench, "isArg", five.clone())), ["a"]);
+    assert_eq!(ids(&ask(&bench, "aboveArg", five)), ["a"]);
+    assert_eq!(ids(&ask(&bench, "aboveArg", json!({"d": 90.5}))), ["a", "b"]);
+    assert_eq!(ids(&ask(&bench, "not", json!({}))), ["b", "c"]);
+    let slow = engine::Query {
+        topic: Some(model::topic::Pattern::parse("row.slow").unwrap()),
+        ..engine::Query::default()
+    };
+    assert_eq!(bench.tenant.find(&slow).unwrap().events.len(), 1);
+}
+
+#[tokio::test]
+async fn whole_numbers_are_ordered_against_fractions() {
+    let bench = Bench::new();
+    apply(&bench, "concept row { n int }\nquery row above { filter n > 2.5 && n != 3.5 && n in [3, 0.5] }")
+        .await
+        .unwrap();
+    for n in [2, 3] {
+        put(&bench, &n.to_string(), json!({"n": n})).await.unwrap();
+    }
+    assert_eq!(ids(&ask(&bench, "above", json!({}))), ["3"]);
+}
+
+#[tokio::test]
 async fn an_order_against_what_is_missing_is_a_no_inside_a_filter() {
     let bench = bench().await;
     put(&bench, "a", json!({"v": 1})).await.unwrap();
@@ -109,6 +180,16 @@ async fn an_equal_number_is_no_change_and_an_actor_has_a_user_id() {
         assert_eq!(ids(&found.rows), ["x"], "{query}");
         assert_eq!(found.rows[0]["fields"]["owner"], "ann");
     }
+}
+
+#[tokio::test]
+async fn an_argument_that_a_mutation_does_not_take_is_answered_with_those_it_takes() {
+    let bench = bench().await;
+    let args = map(json!({"id": "x", "nope": 1}));
+    let problem = bench.tenant.mutate(&Caller::local(), "own", args, None).await.unwrap_err();
+    assert_eq!(problem.detail(), "\"own\" has no argument \"nope\"");
+    assert_eq!(problem.hint_text(), Some("its arguments are id"));
+    assert_eq!((problem.code(), problem.pointer()), (Code::EntityInvalid, Some("/args/nope")));
 }
 
 #[tokio::test]

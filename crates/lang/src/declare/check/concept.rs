@@ -259,6 +259,7 @@ impl Checker<'_> {
             let set = self.field_note(note, field, &mut made);
             self.take(set);
         }
+        self.secret_field(field, &made);
         let crossed = matches!((made.min, made.max), (Some(min), Some(max)) if min > max)
             || matches!((made.min_length, made.max_length), (Some(min), Some(max)) if min > max);
         if crossed {
@@ -273,6 +274,20 @@ impl Checker<'_> {
             self.error(fault(Code::DefinitionType, span, format!("the default does not fit: {message}")));
         }
         made
+    }
+
+    /// Secrets are not compared with each other, and a default stands in the clear in its definition.
+    fn secret_field(&mut self, field: &tree::Field, made: &Field) {
+        let hints = [
+            ("unique", "remove one of them: whether two secrets are equal is not told"),
+            ("default", "remove it: a default stands in the clear; give the secret with each row"),
+        ];
+        for note in field.notes.iter().filter(|_| made.secret) {
+            if let Some((name, hint)) = hints.iter().find(|(name, _)| *name == note.name.text) {
+                let what = format!("@{name} does not go with @secret");
+                self.error(fault(Code::DefinitionSecret, note.span, what).hint(*hint));
+            }
+        }
     }
 
     fn field_note(&mut self, note: &Note, field: &tree::Field, made: &mut Field) -> Result<(), Fault> {

@@ -210,10 +210,10 @@ impl Checker<'_> {
                 Op::Equal | Op::Unequal | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual
             );
             if compares {
-                self.literal_beside((left, right), concept, below, false);
-                self.literal_beside((right, left), concept, below, false);
+                self.literal_beside(*op, (left, right), concept, below);
+                self.literal_beside(*op, (right, left), concept, below);
             } else if matches!(op, Op::In | Op::NotIn) {
-                self.literal_beside((left, right), concept, below, true);
+                self.literal_beside(*op, (left, right), concept, below);
             }
         }
         let mut parts = Vec::new();
@@ -223,16 +223,13 @@ impl Checker<'_> {
 
     fn literal_beside(
         &mut self,
+        op: Op,
         (field, literal): (&Node, &Node),
         concept: &Concept,
         below: Below<'_>,
-        list: bool,
     ) {
-        let Some(names) = path(field).and_then(|names| below(&names)).filter(|names| !names.is_empty())
-        else {
-            return;
-        };
-        let Ok(Some(of)) = field_at(concept, &names) else { return };
+        let Some((names, of)) = typed_path(field, concept, below) else { return };
+        let list = matches!(op, Op::In | Op::NotIn);
         let items = match (&literal.kind, list) {
             (NodeKind::List(items), true) => items.clone(),
             (_, true) => return,
@@ -242,6 +239,10 @@ impl Checker<'_> {
             let Ok(value) = Doc::of(item.clone()).literal() else { continue };
             // An empty text stands for "missing" in filters.
             if value.as_str() == Some("") || is_untyped(&item) {
+                continue;
+            }
+            // Numbers are ordered whatever they are, and only one that must be equal never is.
+            if op != Op::Equal && value.is_number() && matches!(of, Type::Int | Type::Double) {
                 continue;
             }
             if let Some(message) = fits::misfit_type(&of, &value) {
@@ -289,6 +290,17 @@ struct Pass<'p> {
     scope: &'p Scope,
     locals: Vec<String>,
     refs: Vec<String>,
+}
+
+/// What is read of the row, and what that is declared to be; every row has its own instants.
+fn typed_path(node: &Node, concept: &Concept, below: Below<'_>) -> Option<(Vec<String>, Type)> {
+    let names = path(node)?;
+    if let ["createdAt" | "updatedAt"] = names.as_slice() {
+        return Some((owned(&names), Type::Timestamp));
+    }
+    let names = below(&names).filter(|names| !names.is_empty())?;
+    let of = field_at(concept, &names).ok().flatten()?;
+    Some((names, of))
 }
 
 fn is_untyped(node: &Node) -> bool {

@@ -90,8 +90,7 @@ pub(super) fn misfit_type(of: &Type, value: &Value) -> Option<String> {
 }
 
 fn is_instant(text: &str) -> bool {
-    let day = text.len() == 10 && text.bytes().filter(|b| b.is_ascii_digit()).count() == 8;
-    day || model::Timestamp::parse(text).is_ok()
+    crate::expr::read_instant(text).is_some() || model::Timestamp::parse(text).is_ok()
 }
 
 /// `@default("5")` of an int is 5: defaults may be written as text.

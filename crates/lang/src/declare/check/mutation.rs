@@ -44,11 +44,12 @@ impl Checker<'_> {
                 self.stamped(field, node, &concept);
             }
         }
-        if id.is_none() && write != Write::Insert {
+        // What could not be read may be what would be missed.
+        if id.is_none() && write != Write::Insert && !mutation.broken {
             id = self.id_from_args(item, write, &args);
         }
         let accept: Vec<String> = mutation.accept.iter().map(|field| field.text.clone()).collect();
-        if write == Write::Insert {
+        if write == Write::Insert && !mutation.broken {
             self.all_required(item, &concept, &accept, &stamp);
         }
         let name = item.name.text.clone();

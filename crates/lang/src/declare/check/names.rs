@@ -27,6 +27,11 @@ const RESERVED: [&str; 14] = [
     "in",
     "publishEvent",
 ];
+/// Words of statements: nothing that statements name is called so. Concepts may be, they stand where types do.
+const STATEMENTS: [&str; 4] = ["if", "else", "for", "return"];
+
+/// What is called by its name, as functions are.
+const CALLED: [Kind; 3] = [Kind::Query, Kind::Mutation, Kind::Logic];
 
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -99,10 +104,11 @@ pub(super) fn kind_of(body: &Body) -> Kind {
     }
 }
 
-impl Checker<'_> {
+impl<'s> Checker<'s> {
     /// Every declared name, before anything is looked up.
     pub(super) fn collect(&mut self) {
         let sources = self.sources;
+        let mut called = BTreeMap::new();
         for (at, source) in sources.iter().enumerate() {
             self.at = at;
             for item in &source.file.items {
@@ -112,7 +118,10 @@ impl Checker<'_> {
                         self.well_placed(item, &source.domain);
                         self.collect_concept(item, &source.domain);
                     }
-                    kind => self.collect_named(kind, item),
+                    kind => {
+                        self.collect_called(kind, item, &source.domain, &mut called);
+                        self.collect_named(kind, item);
+                    }
                 }
             }
         }
@@ -120,8 +129,14 @@ impl Checker<'_> {
 
     fn well_named(&mut self, item: &Item) {
         let name = &item.name.text;
-        if RESERVED.contains(&name.as_str()) {
+        let kind = kind_of(&item.body);
+        let named_by_steps = CALLED.contains(&kind) || kind == Kind::Automation;
+        if RESERVED.contains(&name.as_str()) || named_by_steps && STATEMENTS.contains(&name.as_str()) {
             let what = format!("the name {name:?} is reserved");
+            self.error(fault(Code::DefinitionReserved, item.name.span, what).hint("choose another name"));
+        }
+        if CALLED.contains(&kind) && crate::expr::is_function(name) {
+            let what = format!("{name:?} is a function of expressions, so no {kind} is called so");
             self.error(fault(Code::DefinitionReserved, item.name.span, what).hint("choose another name"));
         }
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -184,6 +199,25 @@ impl Checker<'_> {
         let concept = Concept { id: id.clone(), name: item.name.text.clone(), ..Concept::default() };
         self.names.concepts.insert(id.clone(), concept);
         self.names.concept_ids.entry(item.name.text.clone()).or_default().push(id);
+    }
+
+    /// What is called is called by its name alone: in one domain that must say which is meant.
+    fn collect_called(
+        &mut self,
+        kind: Kind,
+        item: &Item,
+        domain: &'s str,
+        called: &mut BTreeMap<(&'s str, String), Kind>,
+    ) {
+        if !CALLED.contains(&kind) {
+            return;
+        }
+        let first = *called.entry((domain, item.name.text.clone())).or_insert(kind);
+        if first != kind {
+            let what = format!("{:?} is declared as {first} and as {kind}", item.name.text);
+            let hint = "rename one of them: a call says only the name";
+            self.error(fault(Code::DefinitionDuplicate, item.name.span, what).hint(hint));
+        }
     }
 
     fn collect_named(&mut self, kind: Kind, item: &Item) {

@@ -166,8 +166,12 @@ pub(crate) fn dedup(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) ->
 }
 
 /// `mode`, with `key` and `max` beside it.
-pub(crate) fn mode(name: &Doc, beside: &Pairs, keys: &mut Vec<Node>) -> Read<Mode> {
+pub(crate) fn mode(name: &Doc, beside: &Pairs, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Mode> {
     const MODES: [&str; 4] = ["single", "restart", "queued", "parallel"];
+    // One that is wrong does not hide that another is.
+    let max = get(beside, "max").map(|max| max.at_least_one("how many runs")).transpose();
+    let max = max.map_err(|fault| faults.push(fault)).unwrap_or_default();
+    let key = key(beside, "key", keys).map_err(|fault| faults.push(fault)).unwrap_or_default();
     let word = name.text("a mode")?;
     let kind = match word.text.as_str() {
         "single" => ModeKind::Single,
@@ -179,8 +183,7 @@ pub(crate) fn mode(name: &Doc, beside: &Pairs, keys: &mut Vec<Node>) -> Read<Mod
             return Err(suggest(fault(Code::DefinitionInvalid, word.span, what), other, MODES));
         }
     };
-    let max = get(beside, "max").map(|max| max.at_least_one("how many runs")).transpose()?;
-    Ok(Mode { kind, key: key(beside, "key", keys)?, max })
+    Ok(Mode { kind, key, max })
 }
 
 pub(crate) fn storm(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Storm> {

@@ -153,7 +153,25 @@ impl Reading<'_> {
             let what = "a concept goes with node.created, node.updated or node.deleted";
             self.faults.push(fault(Code::DefinitionTrigger, key.span, what));
         }
+        for word in &words {
+            self.concept_of_topic(word)?;
+        }
         self.patterns(words).map(TriggerKind::Event)
+    }
+
+    /// `graph.node.created.<concept>` names a concept as `concept` does, unless that part is a pattern.
+    fn concept_of_topic(&mut self, word: &Word) -> Read<()> {
+        let change = word.text.strip_prefix("graph.node.").and_then(|rest| rest.split_once('.'));
+        let Some((change, concept)) = change.filter(|(_, concept)| !concept.contains(['*', '#'])) else {
+            return Ok(());
+        };
+        if !Change::ALL.iter().any(|known| known.as_str() == change) {
+            return Ok(());
+        }
+        let concept = Word { text: concept.to_owned(), span: word.span };
+        qualified(&concept)?;
+        self.concepts.push(concept);
+        Ok(())
     }
 
     fn patterns(&mut self, words: Vec<Word>) -> Read<Vec<String>> {

@@ -98,7 +98,9 @@ impl Reader<'_> {
     pub(super) fn mutation(&mut self) -> Read<(Word, Body)> {
         let (concept, name) = self.concept_and_name("mutation")?;
         let mut mutation = Mutation { concept, ..Mutation::default() };
+        let faults = self.p.faults.len();
         self.block(|reader| reader.mutation_clause(&mut mutation))?;
+        mutation.broken = self.p.faults.len() > faults;
         Ok((name, Body::Mutation(mutation)))
     }
 

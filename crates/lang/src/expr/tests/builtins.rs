@@ -36,6 +36,25 @@ fn check(table: &[(&str, Value)]) {
     }
 }
 
+#[test]
+fn what_is_declared_to_be_a_duration_or_an_instant_is_compared_as_one() {
+    let row = json!({"w": 300, "s": 0.1, "at": "2026-01-01T00:00:01Z"});
+    let lengths = ["row.w", "row.s", "row.none"].map(str::to_owned);
+    let instants = ["row.at".to_owned()];
+    let scope = Scope { lengths: &lengths, instants: &instants, ..Scope::rows(&["row"]) };
+    for (text, holds) in [
+        ("row.w > 4m && 4m < row.w", true),
+        ("row.w == 5m && row.w == \"5m\" && \"300s\" == row.w && row.w == 300", true),
+        ("row.s == 100ms && row.s < row.w && row.w in [1s, \"5m\"]", true),
+        ("row.w != \"5m\" || row.w > \"soon\" || row.none > 1s", false),
+        ("row.at > \"2026-01-01\" && row.at < \"2026-01-02\" && row.at != \"2026-01-01\"", true),
+        ("row.at == \"2026-01-01T01:00:01+01:00\" && !(row.at in [\"2026-01-01\"])", true),
+    ] {
+        let expr = Expr::compile(text, &scope).unwrap();
+        assert_eq!(expr.test(&[Val::of(&row)]).unwrap_or(false), holds, "{text}");
+    }
+}
+
 fn check_errors(table: &[(&str, &str)]) {
     for (text, code) in table {
         assert_eq!(value(text), Err((*code).to_owned()), "{text}");
