@@ -11,7 +11,7 @@ mod batch;
 mod breaker;
 mod debounce;
 mod limit;
-mod mode;
+pub(crate) mod mode;
 pub mod storm;
 mod window;
 

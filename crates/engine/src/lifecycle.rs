@@ -83,13 +83,14 @@ pub fn ended(draft: &mut Draft<'_>, run: &Run, ended: &RunEnded) -> Result<()> {
     if !wanted(draft, topic) {
         return Ok(());
     }
-    let mut more = how_it_ended(ended, run.started_at, draft.now);
-    more["stepCount"] = run.walk.steps.into();
+    let more = how_it_ended(ended, run.started_at, draft.now);
     tell(draft, run, topic, more)
 }
 
 fn how_it_ended(ended: &RunEnded, from: Timestamp, to: Timestamp) -> Value {
-    let mut more = json!({"status": ended.status.as_str(), "duration": seconds(from, to)});
+    let duration = seconds(from, to);
+    let mut more =
+        json!({"status": ended.status.as_str(), "duration": duration, "stepCount": ended.step_count});
     if let Some(code) = &ended.code {
         // As the run itself tells it: nobody wrote down words for what was only cut off.
         more["error"] = match ended.status {

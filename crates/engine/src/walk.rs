@@ -259,6 +259,7 @@ fn ended(
         message: failure.as_ref().map(|failure| failure.message.clone()),
         output: output.clone(),
         steps,
+        step_count: run.walk.steps.into(),
     };
     let told = lifecycle::is_wanted(draft).then(|| record.clone());
     draft.push_run(RunRecord::Ended(record))?;

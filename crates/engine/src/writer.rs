@@ -28,6 +28,7 @@ use crate::decide::{self, Decided, Entry, Ground, Refusal, decide};
 use crate::draft::Draft;
 use crate::entropy::Entropy;
 use crate::faults::planted;
+use crate::gate::mode;
 use crate::read;
 use crate::route;
 use crate::schedule;
@@ -168,6 +169,7 @@ impl Writer {
         let walks = !full && !commands.iter().any(is_close);
         let mut walks_left = if walks { WALKS_MAX.max(WALKS_A_COMMAND * commands.len()) } else { 0 };
         for command in commands {
+            let ready = self.state.runs.ready.len();
             let refused = full
                 && !self.is_repeat(&command)?
                 && matches!(
@@ -186,7 +188,10 @@ impl Writer {
             };
             turn.answers.push(answer);
             // Before the next command: a run that takes no time must not be in its way only because both came in one batch.
-            sync |= self.walk_ready(moment, &mut turn, (&mut walks_left, true))?;
+            // Runs in nobody's way walk after all commands, which is quicker.
+            if self.bring_forward(ready) {
+                sync |= self.walk_ready(moment, &mut turn, (&mut walks_left, true))?;
+            }
         }
         if walks {
             sync |= self.wake_marked(moment, &mut turn)?;
@@ -308,6 +313,7 @@ impl Writer {
                 break;
             }
             *left -= 1;
+            let others = self.state.runs.ready.len() - 1;
             let next = self.batch.head().position + 1;
             let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
             let mut draft = draft.over(self.ledger.as_ref()).heard(self.heard);
@@ -323,8 +329,26 @@ impl Writer {
             if self.state.runs.ready.back() == Some(&run) {
                 yielded = yielded.or(Some(run));
             }
+            self.bring_forward(others);
         }
         Ok(walked)
+    }
+
+    /// Of the runs that became ready after the first `known`, those go before all others that the next of their automation would find
+    /// in its way. False when there are none.
+    fn bring_forward(&mut self, known: usize) -> bool {
+        let state = &self.state;
+        let fresh = state.runs.ready.iter().skip(known).copied();
+        let first: Vec<Position> = fresh.filter(|run| mode::is_in_the_way(state, *run)).collect();
+        if first.is_empty() {
+            return false;
+        }
+        let ready = &mut self.state.runs.ready;
+        if ready.len() > first.len() {
+            ready.retain(|run| !first.contains(run));
+            first.iter().rev().for_each(|run| ready.push_front(*run));
+        }
+        true
     }
 
     /// One commit, then the fold.

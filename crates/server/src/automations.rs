@@ -1,9 +1,9 @@
 //! Automations one by one: created, changed, deleted and run (contracts §14); and logic that is called from outside.
 
 use axum::extract::Path;
+use engine::Tenant;
 use engine::authority::{Grant, Permission};
 use hyper::{Response, StatusCode};
-use model::topic::is_house;
 use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ pub async fn create(call: Call) -> Answer {
     only_json(&call.head.headers)?;
     let (doors, tenant, grant) = (call.doors.clone(), call.tenant.clone(), call.grant.clone());
     let said = value(&call.bytes(BODY_MAX).await?)?;
-    may_declare(grant.as_deref(), &said)?;
+    may_declare(grant.as_deref(), &tenant, &said)?;
     let of = tenant.clone();
     let made = aside::blocking(move || of.create_automation(&said)).await?;
     ws::told_one(&doors, &tenant, "automation_created", &made);
@@ -34,16 +34,22 @@ pub fn tag(automation: &Value) -> String {
     listing::tag(automation, &["version", "enabled", "paused"])
 }
 
-/// Whether who may write automations may declare this one. One that names a secret could carry it outside, and one that hears
-/// acts of administration could tell them on: both are for those who may see either.
-pub fn may_declare(grant: Option<&Grant>, definition: &Value) -> Result<(), Problem> {
+/// Whether who may write automations may declare this one. Runs are the system's: they see all rows, whoever declared them. One that names
+/// a secret could carry it outside, and one that hears acts of administration could tell them on: all of it is for those who may see it.
+pub fn may_declare(grant: Option<&Grant>, tenant: &Tenant, definition: &Value) -> Result<(), Problem> {
     if grant.is_none_or(|grant| grant.may(Permission::AutomationAdmin)) {
         return Ok(());
     }
-    let why = if says(definition, &names_secret) {
+    let mut definition = definition.clone();
+    // What it is for is said to people only.
+    definition.as_object_mut().map(|whole| whole.remove("description"));
+    let owned = || tenant.catalog().concepts().any(|concept| concept.owner().is_some());
+    let why = if says(&definition, &names_secret) {
         "names a secret and could carry it outside"
-    } else if says(definition, &hears_acts) {
+    } else if says(&definition, &hears_acts) {
         "hears of acts of administration and could tell them on"
+    } else if owned() {
+        "would see rows that belong to others (`@rowAuthz`)"
     } else {
         return Ok(());
     };
@@ -53,36 +59,40 @@ pub fn may_declare(grant: Option<&Grant>, definition: &Value) -> Result<(), Prob
 }
 
 /// As [`may_declare`], of what is there with the keys that are changed.
-pub fn may_patch(grant: Option<&Grant>, there: &Value, patch: &Map<String, Value>) -> Result<(), Problem> {
+pub fn may_patch(
+    grant: Option<&Grant>,
+    tenant: &Tenant,
+    there: &Value,
+    patch: &Map<String, Value>,
+) -> Result<(), Problem> {
     let mut whole = there["definition"].as_object().cloned().unwrap_or_default();
     // What runs stands under another name once it is declared.
     if patch.contains_key("actions") {
         whole.remove("steps");
     }
     whole.extend(patch.clone());
-    may_declare(grant, &Value::Object(whole))
+    may_declare(grant, tenant, &Value::Object(whole))
 }
 
-/// Whether a text of it is such a one; what it is for is said to people only.
+/// Whether a text of it is such a one.
 fn says(value: &Value, is: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => is(text),
         Value::Array(items) => items.iter().any(|item| says(item, is)),
-        Value::Object(fields) => {
-            let mut told = fields.iter().filter(|(name, _)| *name != "description");
-            told.any(|(name, value)| is(name) || says(value, is))
-        }
+        Value::Object(fields) => fields.iter().any(|(name, value)| is(name) || says(value, is)),
         _ => false,
     }
 }
 
-/// The word itself: however it is called, a call has it.
+/// The word itself, in any case: however it is called, a call has it.
 fn names_secret(text: &str) -> bool {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| matches!(word, "secret" | "secrets"))
+    let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_ascii_lowercase);
+    words.any(|word| word.ends_with("secret") || word == "secrets")
 }
 
+/// By a topic, or by the concept of a row of the house.
 fn hears_acts(text: &str) -> bool {
-    text.starts_with("engine.") || is_house(text)
+    text.starts_with("engine.") || text.contains(":everwhen:")
 }
 
 /// `PATCH /v1/automations/{name}`
@@ -97,7 +107,7 @@ pub async fn patch(Path(name): Path<String>, call: Call) -> Answer {
     let patched = aside::blocking(move || {
         let there = of.automation(&name)?;
         listing::check_match(&headers, &tag(&there))?;
-        may_patch(grant.as_deref(), &there, &patch)?;
+        may_patch(grant.as_deref(), &of, &there, &patch)?;
         of.patch_automation(&name, &patch)
     });
     let made = patched.await?;

@@ -224,7 +224,8 @@ fn draft(
         Scheme::Slack => named("event_id").or_else(|| named("trigger_id")),
         Scheme::Hmac => header("x-delivery-id").or(header("idempotency-key")).map(str::to_owned),
     };
-    let topic = match (&hook.topic, scheme, header("x-github-event")) {
+    let event = header("x-github-event").filter(|event| !event.is_empty());
+    let topic = match (&hook.topic, scheme, event) {
         (Some(topic), ..) => topic.clone(),
         (None, Scheme::Github, Some(event)) => github_topic(event, named("action").as_deref()),
         _ => format!("hook.{}", hook.name),

@@ -29,6 +29,12 @@ pub(super) fn check(caller: &Caller, draft: &mut Draft, limits: &Limits) -> Resu
         let detail = "\"id\" begins with \"idempotency:\", which is reserved";
         return Err(Problem::new(Code::EventInvalid, detail).hint("leave it out to get one").at("/id"));
     }
+    // Not of an import: what an earlier version took stays what it was.
+    if caller.outside && ROUTES.contains(&id) {
+        let detail = format!("\"id\" {id:?} could not be asked for");
+        let hint = "it is the name of a list; choose another, or leave it out to get one";
+        return Err(Problem::new(Code::EventInvalid, detail).hint(hint).at("/id"));
+    }
     check_texts(draft)?;
     if draft.priority > 9 {
         return Err(read::wrong("priority", &draft.priority.to_string(), "an integer from 0 to 9"));
@@ -100,7 +106,7 @@ fn check_space(caller: &Caller, space: &str) -> Result<(), Problem> {
 
 /// Whether events may have it as their id.
 pub(super) fn is_id(id: &str) -> bool {
-    check_id(id).is_ok() && !id.starts_with(HOUSE_IDS)
+    check_id(id).is_ok() && !id.starts_with(HOUSE_IDS) && !ROUTES.contains(&id)
 }
 
 fn check_id(id: &str) -> Result<(), Problem> {
@@ -117,9 +123,6 @@ fn check_id(id: &str) -> Result<(), Problem> {
             format!("{id:?} is digits only and would read as a position"),
             "add a letter, such as e123",
         );
-    }
-    if ROUTES.contains(&id) {
-        return refuse(format!("{id:?} could not be asked for"), "it is the name of a list; choose another");
     }
     check_visible("id", id)
 }

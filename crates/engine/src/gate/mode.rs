@@ -1,13 +1,27 @@
 //! How runs of one automation share the stage: `single`, `restart`, `queued`, `parallel`, by key.
 
+use model::Position;
 use model::definition::ModeKind;
 use model::record::Outcome;
 use serde_json::Value;
 
 use super::{Gate, Memory, Occurrence, Passed, Result, refuse};
+use crate::state::State;
 
 /// Running and queued, unless the automation says otherwise.
 const MAX: u32 = 10;
+
+/// Whether a run that is ready keeps the next one of its automation from its start for as long as it has not walked.
+pub fn is_in_the_way(state: &State, run: Position) -> bool {
+    let Some(brief) = state.runs.live.get(&run) else { return false };
+    let Some(automation) = state.catalog.automations.get(&brief.automation) else { return false };
+    let mode = &automation.definition.mode;
+    if mode.kind != ModeKind::Parallel {
+        return true;
+    }
+    let stage = state.runs.stage.get(&(brief.automation.clone(), brief.key.clone()));
+    stage.is_some_and(|stage| stage.len() >= mode.max.unwrap_or(MAX) as usize)
+}
 
 pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) -> Result<()> {
     let mode = &of.automation.definition.mode;

@@ -42,7 +42,8 @@ fn ended(run: Position) -> RunRecord {
     let steps = vec![json!({"path": "actions[0]"}), json!({"path": "actions[1]"})];
     let (status, output) = (Status::Completed, json!(run));
     let band = Default::default();
-    RunRecord::Ended(RunEnded { run, status, band, code: None, class: None, message: None, output, steps })
+    let (code, class, message, step_count) = (None, None, None, 2);
+    RunRecord::Ended(RunEnded { run, status, band, code, class, message, output, steps, step_count })
 }
 
 /// One run a second: event, routed, run.started, run.ended; the last one has not ended.

@@ -255,6 +255,7 @@ pub fn end_cancelled(draft: &mut Draft<'_>, run: Position, why: &str) -> Result<
         message: None,
         output: Value::Null,
         steps: Vec::new(),
+        step_count: live.walk.steps.into(),
     };
     draft.push_run(RunRecord::Ended(ended.clone()))?;
     lifecycle::ended(draft, &live, &ended)?;

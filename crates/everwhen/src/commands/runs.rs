@@ -251,7 +251,7 @@ fn one_line(run: &Value) -> String {
         text(&run["id"]),
         text(&run["status"]),
         text(&run["automation"]),
-        text(&run["started_at"])
+        text(if run["started_at"].is_null() { &run["queued_at"] } else { &run["started_at"] })
     );
     if let Some(message) = run["error"]["message"].as_str() {
         line.push_str(&format!("  {message}"));

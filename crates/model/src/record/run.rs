@@ -139,7 +139,10 @@ pub struct RunEnded {
     pub class: Option<String>,
     pub message: Option<String>,
     pub output: Value,
+    /// Those of its last stretch.
     pub steps: Vec<Value>,
+    /// How many it did in all; 0 in records of before this was kept.
+    pub step_count: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -300,6 +303,8 @@ struct EndedData<'a> {
     code: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     class: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    step_count: u64,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -401,6 +406,7 @@ impl RunRecord {
                 band: ended.band,
                 code: lent(ended.code.as_ref()),
                 class: lent(ended.class.as_ref()),
+                step_count: ended.step_count,
             }),
             RunRecord::SchedulePassed(passed) => to_text(passed),
             RunRecord::AutomationSet(set) => to_text(set),
@@ -467,7 +473,7 @@ impl RunRecord {
                 RunRecord::WaitEnded(WaitEnded { run, wait, how, event, other_spaces, band, by, value })
             }
             "run.ended" => {
-                let EndedData { run, status, band, code, class } = serde_json::from_str(at.data)?;
+                let EndedData { run, status, band, code, class, step_count } = serde_json::from_str(at.data)?;
                 let EndedBody { output, message, steps } = body(at)?;
                 RunRecord::Ended(RunEnded {
                     run,
@@ -478,6 +484,7 @@ impl RunRecord {
                     message: owned(message),
                     output: output.into_owned(),
                     steps: steps.into_owned(),
+                    step_count,
                 })
             }
             "schedule.passed" => RunRecord::SchedulePassed(serde_json::from_str(at.data)?),

@@ -129,7 +129,11 @@ pub fn instant(bytes: &[u8]) -> Result<Timestamp, Problem> {
             _ => {}
         }
     }
-    Ok(Timestamp::from_nanos(nanos))
+    let at = Timestamp::from_nanos(nanos);
+    if at.nanos() != nanos {
+        return Err(Problem::new(Code::RequestInvalid, "an instant lies outside of the years 0000 to 9999"));
+    }
+    Ok(at)
 }
 
 /// A double that is a whole number is written as one, so that positions and counts are read as such.

@@ -86,7 +86,7 @@ async fn done(
         "create_automation" => {
             session.allow(Permission::AutomationWrite).await?;
             let said = defined(said.remove("automation"))?;
-            may_declare(session.grant(), &said)?;
+            may_declare(session.grant(), &session.tenant, &said)?;
             let made =
                 act(session, "automation_created", move |tenant| tenant.create_automation(&said)).await?;
             session.administered("automations.create", ROUTE.to_owned(), StatusCode::CREATED).await;
@@ -133,7 +133,7 @@ async fn changed(
             };
             let grant = session.grant().cloned();
             let patched = move |tenant: &Tenant| {
-                may_patch(grant.as_ref(), &tenant.automation(&name)?, &patch)?;
+                may_patch(grant.as_ref(), tenant, &tenant.automation(&name)?, &patch)?;
                 tenant.patch_automation(&name, &patch)
             };
             (act(session, "automation_updated", patched).await?, path, "patch", StatusCode::OK)

@@ -195,6 +195,18 @@ fn an_editor_declares_automations_but_none_that_could_carry_out_what_it_may_not_
         let refused = declare(&editor, &hears).refused(403, "auth.denied");
         assert!(refused["detail"].as_str().unwrap().contains("acts of administration"), "{refused}");
     }
+    let house = json!([{"entity": "v1:everwhen:push", "on": "created"}]);
+    let mut hears = plain.clone();
+    (hears["automation"], hears["triggers"]) = (json!("three"), house);
+    declare(&editor, &hears).refused(403, "auth.denied");
+    for step in [
+        json!({"task": {"kind": "x", "input": {"description": "{{ secret(\"key\") }}"}}}),
+        json!({"task": {"kind": "x", "input": {"a": "{{ Secret(\"key\") }}"}}}),
+    ] {
+        let mut hides = plain.clone();
+        (hides["automation"], hides["actions"]) = (json!("three"), json!([step]));
+        declare(&editor, &hides).refused(403, "auth.denied");
+    }
     // The same over the WebSocket.
     let mut socket = Socket::open(&server, &[&format!("authorization: Bearer {editor}")]);
     let mut say = |message: Value| {
@@ -214,4 +226,11 @@ fn an_editor_declares_automations_but_none_that_could_carry_out_what_it_may_not_
     assert_eq!(gone["type"], "automation_deleted", "{gone}");
     assert_eq!(asked(&server, &editor, "DELETE", "/v1/automations/one", "").status, 204);
     asked(&server, &editor, "POST", "/v1/apply", r#"{"files":{}}"#).refused(403, "auth.denied");
+    // Runs see all rows, and so would whoever declares them.
+    let owned = "@rowAuthz(owner=\"by\")\nconcept note {\n  by string!\n}\n";
+    asked(&server, &admin, "POST", "/v1/apply", &json!({"files": {"d/concepts.ew": owned}}).to_string())
+        .ok(200);
+    let refused = declare(&editor, &plain).refused(403, "auth.denied");
+    assert!(refused["detail"].as_str().unwrap().contains("@rowAuthz"), "{refused}");
+    declare(&admin, &plain).ok(201);
 }
