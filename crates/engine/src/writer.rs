@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   for each command:  decide(state) ─▶ a line in the batch ─▶ apply(state)      the next command sees it
-//!                      runs that it started walk at once                         and is not held up by them
+//!                      runs that would keep others from starting walk at once    and does not find them in its way
 //!   per batch:         append + fdatasync ─▶ answers, events                     nothing leaves before the sync
 //!   now and then:      COMMIT of state.db                                        never before its batches are synced
 //! ```
@@ -189,7 +189,7 @@ impl Writer {
             turn.answers.push(answer);
             // Before the next command: a run that takes no time must not be in its way only because both came in one batch.
             // Runs in nobody's way walk after all commands, which is quicker.
-            if self.bring_forward(ready) {
+            if self.bring_forward(ready, None) {
                 sync |= self.walk_ready(moment, &mut turn, (&mut walks_left, true))?;
             }
         }
@@ -326,19 +326,19 @@ impl Writer {
             }
             self.commit(moment.now, entries, turn);
             walked = true;
-            if self.state.runs.ready.back() == Some(&run) {
+            if self.state.runs.ready.iter().skip(others).any(|ready| *ready == run) {
                 yielded = yielded.or(Some(run));
             }
-            self.bring_forward(others);
+            self.bring_forward(others, Some(run));
         }
         Ok(walked)
     }
 
     /// Of the runs that became ready after the first `known`, those go before all others that the next of their automation would find
-    /// in its way. False when there are none.
-    fn bring_forward(&mut self, known: usize) -> bool {
+    /// in its way. False when there are none. One that has just walked and yielded stays where it went, at the back.
+    fn bring_forward(&mut self, known: usize, walked: Option<Position>) -> bool {
         let state = &self.state;
-        let fresh = state.runs.ready.iter().skip(known).copied();
+        let fresh = state.runs.ready.iter().skip(known).copied().filter(|run| Some(*run) != walked);
         let first: Vec<Position> = fresh.filter(|run| mode::is_in_the_way(state, *run)).collect();
         if first.is_empty() {
             return false;

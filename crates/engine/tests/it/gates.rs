@@ -486,3 +486,20 @@ async fn a_backtest_lets_runs_end_between_two_commits_of_one_instant() {
     let of = &told["automations"][0];
     assert_eq!((&of["would"], &of["did"], &of["both"]), (&json!(3), &json!(4), &json!(3)), "{told}");
 }
+
+#[tokio::test]
+async fn a_long_loop_that_keeps_others_from_starting_lets_other_runs_walk() {
+    let yaml = "- automation: slow\n  triggers:\n    - event: in.slow\n  actions:\n    - repeat: {count: 5000, do: [{vars: {n: \"{{ 1 + 1 }}\"}}]}\n    - publish: {topic: out.slow}\n- automation: quick\n  mode: parallel\n  triggers:\n    - event: in.quick\n  actions:\n    - publish: {topic: out.quick}\n";
+    let rig = rig(yaml).await;
+    let both = ["in.slow", "in.quick"].map(|topic| Draft::new(topic, &json!({}))).to_vec();
+    rig.tenant.publish_all(&Caller::local(), both).await.unwrap();
+    (0..20).for_each(|_| rig.pass(1));
+    let query = engine::tenant::Query {
+        topic: Some(model::topic::Pattern::parse("out.*").unwrap()),
+        limit: 10,
+        ..Default::default()
+    };
+    let told = rig.tenant.find(&query).unwrap().events;
+    let topics: Vec<&str> = told.iter().map(|event| event.envelope.topic.as_str()).collect();
+    assert_eq!(topics, ["out.quick", "out.slow"]);
+}
