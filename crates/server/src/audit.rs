@@ -129,9 +129,11 @@ pub fn request_id() -> String {
 }
 
 /// Unique among the requests of this process, and of others with another process id.
-fn fresh_id() -> String {
+pub fn fresh_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("req_{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    // Asking the kernel once is enough.
+    static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
+    format!("req_{:x}_{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Remembers what a request is about to administer, if it is.

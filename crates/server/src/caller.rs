@@ -165,9 +165,7 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 
 fn caller(headers: &HeaderMap, grant: Option<&Grant>) -> Result<Caller, Problem> {
     let mut caller = match (grant, text(headers, &ACTOR)?) {
-        (Some(grant), _) => {
-            Caller { actor: grant.actor(), trace: None, outside: true, sight: grant.sight.clone() }
-        }
+        (Some(grant), _) => of_token(grant),
         (None, Some(actor)) => {
             Caller::named(actor).map_err(|problem| problem.with("parameter", ACTOR.as_str()))?
         }
@@ -176,6 +174,10 @@ fn caller(headers: &HeaderMap, grant: Option<&Grant>) -> Result<Caller, Problem>
     // A trace that cannot be read is no reason to refuse an event (W3C trace context says: ignore it).
     caller.trace = trace(headers);
     Ok(caller)
+}
+
+pub fn of_token(grant: &Grant) -> Caller {
+    Caller { actor: grant.actor(), trace: None, outside: true, sight: grant.sight.clone() }
 }
 
 /// To whose trace a request belongs.

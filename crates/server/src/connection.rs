@@ -22,7 +22,7 @@ use crate::logins::Peer;
 use crate::patience::Patience;
 use crate::problem::Refusal;
 use crate::socket::Socket;
-use crate::{Doors, Phase, aside, guard, router};
+use crate::{Doors, Phase, aside, guard, lane, router};
 
 /// Longest head of a request: line and headers.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -184,7 +184,11 @@ async fn connection(
     held: Held,
 ) {
     match spoken {
-        Spoken::Http1 => http1_on(Socket::new(socket), peer, router, doors, held).await,
+        Spoken::Http1 => {
+            if let Some((socket, begun)) = lane::serve(socket, &doors).await {
+                http1_on(Socket::new(socket, begun), peer, router, doors, held).await;
+            }
+        }
         Spoken::Http2 => {
             let service = {
                 let doors = doors.clone();

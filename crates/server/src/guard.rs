@@ -104,7 +104,8 @@ async fn worked(router: Router, doors: Arc<Doors>, request: Request<Incoming>) -
     // Pinned here, because it is large, and each future around it that owned it would copy it once more.
     let call = pin!(route(router, doors, request.map(Body::new)));
     readable(match caught(call).await {
-        Ok(response) => response,
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
         Err(panic) => Refusal(bug(&*panic)).into_response(),
     })
 }
@@ -135,22 +136,19 @@ async fn route(router: Router, doors: Arc<Doors>, request: Request<Body>) -> Res
 }
 
 /// Polls `call` and turns a panic in it into a value.
-async fn caught(
-    mut call: Pin<&mut impl Future<Output = Result<Response, Infallible>>>,
-) -> Result<Response, Box<dyn Any + Send>> {
+pub async fn caught<T>(mut call: Pin<&mut impl Future<Output = T>>) -> Result<T, Box<dyn Any + Send>> {
     std::future::poll_fn(|cx| {
         // After a panic the future is only dropped, so nothing can see what it left half done.
         match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(Ok(response))) => Poll::Ready(Ok(response)),
-            Ok(Poll::Ready(Err(never))) => match never {},
+            Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
             Err(panic) => Poll::Ready(Err(panic)),
         }
     })
     .await
 }
 
-fn bug(panic: &(dyn Any + Send)) -> Problem {
+pub fn bug(panic: &(dyn Any + Send)) -> Problem {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     tracing::error!(request_id = audit::request_id(), panic = said, "a request met a panic");
@@ -161,7 +159,7 @@ fn bug(panic: &(dyn Any + Send)) -> Problem {
     .hint("look for this request_id in the server's log, and report it")
 }
 
-fn too_long(patience: Duration) -> Problem {
+pub fn too_long(patience: Duration) -> Problem {
     let detail = format!("no answer within {} s; what was asked for may still happen", patience.as_secs());
     Problem::new(Code::RequestTimeout, detail).hint("ask for less at once, or try again with the same key")
 }
@@ -185,10 +183,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_in_a_door_is_our_bug_and_not_the_end() {
-        let panic = caught(pin!(async { panic!("impossible") })).await.unwrap_err();
+        let panic = caught::<()>(pin!(async { panic!("impossible") })).await.unwrap_err();
         let response = Refusal(bug(&*panic)).into_response();
         assert_eq!(response.status().as_u16(), 500);
-        let fine = caught(pin!(async { Ok(Response::default()) })).await.unwrap();
+        let fine: Response = caught(pin!(async { Response::default() })).await.unwrap();
         assert_eq!(fine.status().as_u16(), 200);
     }
 }

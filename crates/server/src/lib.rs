@@ -37,6 +37,7 @@ mod guard;
 mod health;
 mod hooks;
 mod idempotency;
+mod lane;
 mod listing;
 mod logins;
 mod maintain;
@@ -126,6 +127,7 @@ pub async fn serve_with(
         logins: logins::Logins::default(),
         automations: ws::channel(),
         keys: Default::default(),
+        date: lane::Date::default(),
         tls,
     });
     connection::accept(listener, doors, phase, shutdown).await;
@@ -149,6 +151,7 @@ pub(crate) struct Doors {
     /// What is done to automations, for those who watch them.
     automations: ws::Automations,
     keys: idempotency::Keys,
+    date: lane::Date,
     tls: Option<Tls>,
 }
 

@@ -16,7 +16,7 @@ use model::{Code, Problem};
 pub fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     let headers = request.headers();
     let host = headers.get(HOST).map(HeaderValue::as_bytes);
-    if let Some(host) = host.filter(|host| is_public(name(host))) {
+    if let Some(host) = host.filter(|host| is_foreign(host)) {
         let host = String::from_utf8_lossy(host);
         return Err(Problem::new(Code::AuthDenied, format!("this server is not known as \"{host}\""))
             .hint("ask for it by its address or as localhost; a proxy in front of it has to do the same"));
@@ -32,6 +32,11 @@ pub fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     let origin = String::from_utf8_lossy(origin.as_bytes());
     Err(Problem::new(Code::AuthDenied, format!("a page of \"{origin}\" may not change anything here"))
         .hint("only pages of this server itself may; other programs send no \"origin\""))
+}
+
+/// Whether this `Host` is not one of ours.
+pub fn is_foreign(host: &[u8]) -> bool {
+    is_public(name(host))
 }
 
 /// `host:port` without the port.

@@ -163,14 +163,17 @@ pub fn with_key(draft: &mut Draft, key: Option<String>) -> Result<(), Problem> {
 }
 
 fn one(outcome: &Outcome) -> Response {
-    let status = match outcome {
+    let mut out = String::with_capacity(112);
+    write_outcome(&mut out, outcome);
+    json(status(outcome), out)
+}
+
+pub fn status(outcome: &Outcome) -> StatusCode {
+    match outcome {
         Outcome::Recorded(receipt) if receipt.duplicate => StatusCode::OK,
         Outcome::Recorded(_) => StatusCode::CREATED,
         Outcome::Deferred { .. } | Outcome::Dropped { .. } => StatusCode::ACCEPTED,
-    };
-    let mut out = String::with_capacity(112);
-    write_outcome(&mut out, outcome);
-    json(status, out)
+    }
 }
 
 fn many(outcomes: &[Outcome]) -> Response {
@@ -188,7 +191,7 @@ fn many(outcomes: &[Outcome]) -> Response {
 
 /// What [`Outcome::to_json`] says, written straight into the answer, because it is on the path of every
 /// publish.
-fn write_outcome(out: &mut String, outcome: &Outcome) {
+pub fn write_outcome(out: &mut String, outcome: &Outcome) {
     use std::fmt::Write;
     match outcome {
         Outcome::Recorded(receipt) => {

@@ -81,13 +81,30 @@ pub fn grant(head: &Parts, doors: &Doors) -> Result<Option<Arc<Grant>>, Problem>
     Ok(Some(grant))
 }
 
+/// As [`grant`] and [`denied`], for a publish by who shows this `authorization` and names no tenant. `None` when anything is wrong
+/// with it: who asks again on the long way is told what, and counted there.
+pub fn may_publish(authorization: Option<&str>, doors: &Doors) -> Option<Option<Arc<Grant>>> {
+    if doors.no_auth {
+        return Some(None);
+    }
+    let given = authorization.and_then(bearer)?;
+    if is_local(given, doors) {
+        return Some(None);
+    }
+    let grant = doors.engine.authority().grant(given, doors.engine.now()).ok()?;
+    doors.engine.admits(&grant.tenant).ok()?;
+    grant.may(Permission::EventWrite).then_some(Some(grant))
+}
+
 /// The token that a request shows, whatever it is worth.
 fn shown(headers: &HeaderMap) -> Option<&str> {
     let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).or_else(|| offered(headers));
-    let bearer = |given: &'_ str| {
-        given.split_once([' ', '.']).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).is_some()
-    };
-    given.filter(|given| bearer(given)).and_then(|given| given.get(7..)).map(str::trim)
+    given.and_then(bearer)
+}
+
+fn bearer(given: &str) -> Option<&str> {
+    let (scheme, token) = given.split_once([' ', '.'])?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 fn is_local(given: &str, doors: &Doors) -> bool {

@@ -8,6 +8,7 @@
 //! hyper answers also who has closed their half, and then looks no more whether anybody is there. So it is looked at here: while an
 //! answer is made or streamed, one byte is read ahead of it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,7 +74,8 @@ impl<S> Clone for Socket<S> {
 struct State<S> {
     io: S,
     about: About,
-    ahead: Option<u8>,
+    /// Read, and not yet taken.
+    ahead: VecDeque<u8>,
     /// The other side has closed its half.
     ended: bool,
     /// Nothing more can be said to it.
@@ -90,8 +92,10 @@ enum Watched {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    pub fn new(io: S) -> Socket<S> {
-        let state = State { io, about: About::Nothing, ahead: None, ended: false, broken: false, writes: 0 };
+    /// A connection of which this much was read already.
+    pub fn new(io: S, begun: Vec<u8>) -> Socket<S> {
+        let ahead = begun.into();
+        let state = State { io, about: About::Nothing, ahead, ended: false, broken: false, writes: 0 };
         Socket { state: Arc::new(Mutex::new(state)), cut: Cut::default() }
     }
 
@@ -139,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             About::Head => return Poll::Ready(Watched::HalfAHead),
             About::Answer | About::Stream => {}
         }
-        if !state.ended && state.ahead.is_none() {
+        if !state.ended && state.ahead.is_empty() {
             ready!(state.look_ahead(cx));
             if state.ended {
                 self.cut.0.said_all.notify_one();
@@ -172,9 +176,9 @@ impl<S: AsyncRead + Unpin> State<S> {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
         let read = ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer));
-        self.ahead = buffer.filled().first().copied();
+        self.ahead.extend(buffer.filled());
         self.broken = read.is_err();
-        self.ended = self.ahead.is_none();
+        self.ended = self.ahead.is_empty();
         Poll::Ready(())
     }
 }
@@ -182,8 +186,9 @@ impl<S: AsyncRead + Unpin> State<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut state = self.state();
-        if let Some(byte) = state.ahead.take() {
-            into.put_slice(&[byte]);
+        if !state.ahead.is_empty() {
+            let taken = state.ahead.len().min(into.remaining());
+            state.ahead.drain(..taken).for_each(|byte| into.put_slice(&[byte]));
             // With what comes after it: who gets single bytes reads in ever smaller parts.
             if into.remaining() > 0 && !state.ended {
                 let _ = Pin::new(&mut state.io).poll_read(cx, into);

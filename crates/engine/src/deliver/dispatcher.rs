@@ -107,6 +107,8 @@ pub struct Dispatcher {
     /// Floor, `delivered_to` and `alone` as they were last recorded.
     flushed: (Position, Position, Position),
     delivered_to: Position,
+    /// A worker in process had taken all there was when it last looked.
+    kept_up: bool,
     /// The suspect in flight with nothing beside it; 0: none is.
     alone: Position,
     /// Wall clock minus boot clock, in nanoseconds, at the last step the writer saw.
@@ -127,6 +129,7 @@ impl Dispatcher {
             scan_to: group.floor,
             flushed: (group.floor, group.delivered_to, group.alone),
             delivered_to: group.delivered_to,
+            kept_up: false,
             alone: 0,
             offset: None,
             steps: Vec::new(),

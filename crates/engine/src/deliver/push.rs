@@ -103,7 +103,7 @@ where
 {
     let mut take = TAKE_FIRST;
     while !tenant.is_closing() {
-        let deliveries = tenant.pull(group, take, WAIT).await?;
+        let deliveries = tenant.pull_on(group, take, WAIT).await?;
         let started = tenant.real();
         let mut acks = Vec::with_capacity(deliveries.len());
         for (index, delivery) in deliveries.iter().enumerate() {

@@ -17,6 +17,11 @@ const INSTANTS_MAX: usize = 50_000;
 const MOVE_MAX: Duration = Duration::from_secs(36_525 * 86_400);
 
 impl Engine {
+    /// Whether its clock stands still until it is moved.
+    pub fn is_told_the_time(&self) -> bool {
+        self.0.around.clock.told().is_some()
+    }
+
     /// Moves the engine's time and answers once everything that is due by then is done, but for what is under way outside.
     /// Without a move it is a barrier. Refused under the machine's clock.
     pub fn move_clock(&self, by: Move) -> Result<Timestamp, Problem> {

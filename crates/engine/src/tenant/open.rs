@@ -174,14 +174,15 @@ impl Tenant {
         }
         if !opened.clean {
             self.with_writer(|writer| {
-                // A redriven event lies below the floor and may have been out all the same.
+                let head = writer.head();
+                // Written ahead of what was there, perhaps. A redriven event lies below the floor and may have been out all the same.
                 let may_be_out = |group: &&crate::state::Group| {
-                    group.delivered_to > group.floor || !group.redriven.is_empty()
+                    group.delivered_to.min(head) > group.floor || !group.redriven.is_empty()
                 };
                 let open = writer.state.groups.values().filter(may_be_out);
                 let crashed = |group: &crate::state::Group| Record::GroupCrashed {
                     group: group.name.clone(),
-                    through: group.delivered_to,
+                    through: group.delivered_to.min(head),
                 };
                 records.extend(open.map(crashed));
                 records.extend(super::effects::crashed(&writer.state).map_err(broken)?);

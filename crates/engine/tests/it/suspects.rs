@@ -154,3 +154,23 @@ async fn a_key_that_does_not_compile_is_the_groups_fault_and_says_where() {
     let problem = rig.tenant.put_group("g", &body).await.err().unwrap();
     assert_eq!((problem.code(), problem.pointer()), (Code::FilterInvalid, Some("/filter")));
 }
+
+#[tokio::test]
+async fn what_comes_after_a_crash_was_not_in_it_though_deliveries_are_written_ahead() {
+    let mut rig = Rig::new();
+    let (seen, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+    let handler = move |event: std::sync::Arc<model::event::Event>| {
+        let _ = seen.send(event.position);
+        // Whoever handles it is still at it when the power goes.
+        std::future::pending()
+    };
+    rig.tenant.subscribe(engine::Subscription::new("a", "g"), handler).await.unwrap();
+    let first = rig.publish("a", 1).await;
+    assert_eq!(arrivals.recv().await, Some(first));
+    rig.publish("b", 1).await; // its sync makes the hand-out durable
+    rig.crash();
+    let second = rig.publish("a", 2).await;
+    let got = rig.pull("g").await;
+    let attempts: Vec<_> = got.iter().map(|one| (one.event.position, one.attempt)).collect();
+    assert_eq!(attempts, [(first, 2), (second, 1)]);
+}

@@ -14,12 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::disk::{self, Access, Disk, File};
 
 const STEPS: [u64; 3] = [256 << 10, 4 << 20, 64 << 20];
-/// Written and synced at a time, so that the writer's own syncs wait for little.
-const CHUNK: u64 = 1 << 20;
+/// Written and synced at a time: the writer's own sync waits for it, so it is little unless the writer is on its heels.
+const CHUNK: u64 = 256 << 10;
+const CHUNK_IN_HASTE: u64 = 1 << 20;
+/// Between two chunks, so that at a steady trickle few of the writer's syncs meet one.
+const REST: Duration = Duration::from_millis(8);
 
 /// Who fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub enum Prefill {
 pub(crate) struct Filled {
     pub file: Arc<dyn File>,
     filled: AtomicU64,
+    /// Behind the writer's last append.
+    used: AtomicU64,
     border: Mutex<()>,
     sealed: AtomicBool,
     /// A sync of the filler failed: what the writer synced is in doubt too.
@@ -45,7 +51,8 @@ pub(crate) struct Filled {
 impl Filled {
     pub fn new(file: Arc<dyn File>, filled: u64) -> Filled {
         let (sealed, failed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Filled { file, filled: AtomicU64::new(filled), border: Mutex::new(()), sealed, failed }
+        let (filled, used) = (AtomicU64::new(filled), AtomicU64::new(0));
+        Filled { file, filled, used, border: Mutex::new(()), sealed, failed }
     }
 
     pub fn filled(&self) -> u64 {
@@ -55,6 +62,7 @@ impl Filled {
     /// The writer's append.
     pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let end = offset + bytes.len() as u64;
+        self.used.store(end, Ordering::Relaxed);
         if end <= self.filled() {
             return disk::write_all(self.file.as_ref(), bytes, offset);
         }
@@ -86,21 +94,50 @@ impl Filled {
 
     /// The filler writes through a handle of its own: a sync error is told once to each handle, and the
     /// writer must not miss one because the filler heard it first.
-    fn grow(&self, own: &dyn File, target: u64) -> io::Result<()> {
-        while self.filled() < target {
+    fn grow(&self, own: &dyn File, target: u64, pace: &mut Pace) -> io::Result<()> {
+        while self.filled() < target && pace.goes_on() {
             {
                 let _border = self.border.lock().expect("nothing panics while it holds the border");
                 let from = self.filled();
                 if self.sealed.load(Ordering::Acquire) || from >= target {
                     return Ok(());
                 }
-                let to = target.min(from + CHUNK);
+                let to = target.min(from + pace.chunk());
                 disk::blank(own, from, to)?;
                 self.filled.store(to, Ordering::Release);
             }
             own.sync_data().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
         }
         Ok(())
+    }
+}
+
+/// How fast one round of filling goes: gently beside a writer that uses little, at full speed before one that uses much.
+struct Pace {
+    mode: Prefill,
+    stop: Arc<AtomicBool>,
+    writer: Arc<Filled>,
+    /// Where the writer was at the last chunk; `None` before the first.
+    seen: Option<u64>,
+    in_haste: bool,
+}
+
+impl Pace {
+    /// Rests unless there is haste. False when the ledger closes.
+    fn goes_on(&mut self) -> bool {
+        if self.seen.is_some() && !self.in_haste && self.mode == Prefill::Background {
+            thread::park_timeout(REST);
+        }
+        let used = self.writer.used.load(Ordering::Relaxed);
+        let far = self.seen.is_some_and(|seen| used.saturating_sub(seen) > CHUNK / 4);
+        // A sealed file has a follower by now, which nobody fills before this round is over.
+        self.in_haste = far || self.writer.sealed.load(Ordering::Acquire);
+        self.seen = Some(used);
+        !self.stop.load(Ordering::Acquire)
+    }
+
+    fn chunk(&self) -> u64 {
+        if self.in_haste { CHUNK_IN_HASTE } else { CHUNK }
     }
 }
 
@@ -132,9 +169,11 @@ impl Filler {
         let idle = self.mode != Prefill::Off && self.thread.as_ref().is_none_or(JoinHandle::is_finished);
         if idle && (wants_active || wants_next) && end >= self.pause_until.load(Ordering::Acquire) {
             self.start(Job {
+                mode: self.mode,
                 disk: self.disk.clone(),
                 dir: self.dir.clone(),
-                active: wants_active.then(|| (active.clone(), path.to_path_buf())),
+                active: active.clone(),
+                grows: wants_active.then(|| path.to_path_buf()),
                 segment_bytes: self.segment_bytes,
                 next_ready: wants_next.then(|| self.next_ready.clone()),
                 stop: self.stop.clone(),
@@ -167,6 +206,7 @@ impl Filler {
     pub fn finish(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             // A panic in the filler loses newlines only.
             let _ = thread.join();
         }
@@ -181,9 +221,12 @@ impl Drop for Filler {
 
 /// One round of filling.
 struct Job {
+    mode: Prefill,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    active: Option<(Arc<Filled>, PathBuf)>,
+    active: Arc<Filled>,
+    /// The path of the active file, if that is to be filled further.
+    grows: Option<PathBuf>,
     segment_bytes: u64,
     next_ready: Option<Arc<AtomicBool>>,
     stop: Arc<AtomicBool>,
@@ -194,34 +237,40 @@ struct Job {
 impl Job {
     fn run(self) {
         if self.fill_active().and_then(|()| self.make_next()).is_err() {
-            self.pause_until.store(self.end + CHUNK, Ordering::Release);
+            self.pause_until.store(self.end + CHUNK_IN_HASTE, Ordering::Release);
         }
     }
 
     fn fill_active(&self) -> io::Result<()> {
-        let Some((active, path)) = &self.active else { return Ok(()) };
-        let filled = active.filled();
+        let Some(path) = &self.grows else { return Ok(()) };
+        let filled = self.active.filled();
         let step = STEPS.into_iter().find(|step| *step > filled.max(self.end)).unwrap_or(self.segment_bytes);
         let target = step.min(self.segment_bytes).min(filled + self.most()?);
         let own = self.disk.open(path, Access::Write)?;
-        active.grow(own.as_ref(), target)
+        self.active.grow(own.as_ref(), target, &mut self.pace())
     }
 
     fn make_next(&self) -> io::Result<()> {
         let Some(ready) = &self.next_ready else { return Ok(()) };
         let file = self.disk.open(&self.dir.join(super::segment::NEXT), Access::Create)?;
         let (mut at, target) = (0, self.segment_bytes.min(self.most()?));
+        let mut pace = self.pace();
         while at < target {
-            if self.stop.load(Ordering::Acquire) {
+            if !pace.goes_on() {
                 return Ok(());
             }
-            let to = target.min(at + CHUNK);
+            let to = target.min(at + pace.chunk());
             disk::blank(file.as_ref(), at, to)?;
             file.sync_data()?;
             at = to;
         }
         ready.store(true, Ordering::Release);
         Ok(())
+    }
+
+    fn pace(&self) -> Pace {
+        let (stop, writer) = (self.stop.clone(), self.active.clone());
+        Pace { mode: self.mode, stop, writer, seen: None, in_haste: false }
     }
 
     /// Never more than a sixteenth of what is free.

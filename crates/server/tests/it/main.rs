@@ -22,6 +22,7 @@ mod harness;
 mod hooks;
 mod idempotency;
 mod json_bodies;
+mod lane;
 mod leaks;
 mod life;
 mod logins;

@@ -147,3 +147,34 @@ fn a_group_is_behind_by_what_is_known_to_match_and_has_not_expired() {
     assert_eq!(dispatcher.lag(), (6, true));
     assert_eq!((dispatcher.behind_by(6, at(500)), dispatcher.behind_by(6, at(2_000))), (5, 4));
 }
+
+#[test]
+fn who_keeps_up_is_written_ahead_and_a_suspect_never_is() {
+    let mut dispatcher = dispatcher(|_| ());
+    out(&mut dispatcher, 3, at(0));
+    dispatcher.keeps_up(true);
+    assert!(dispatcher.must_record(), "nothing is written yet");
+    let written = dispatcher.progress().unwrap().delivered_to;
+    assert!(written > 3, "ahead of what was handed out: {written}");
+    dispatcher.look_at(&event(4));
+    out(&mut dispatcher, 1, at(0));
+    assert!(!dispatcher.must_record() && dispatcher.progress().is_none(), "4 is covered by it");
+    dispatcher.look_at(&event(written + 1));
+    out(&mut dispatcher, 1, at(0));
+    assert!(dispatcher.must_record(), "beyond it, it must be written again");
+    let mut suspects = self::dispatcher(|group| group.crashes = vec![3; CRASHES_MAX as usize - 1]);
+    out(&mut suspects, 3, at(0));
+    suspects.keeps_up(true);
+    let moved = suspects.progress().unwrap();
+    assert_eq!((moved.alone, moved.delivered_to), (1, 1));
+}
+
+#[test]
+fn who_leaves_something_behind_is_written_as_far_as_they_took() {
+    let mut dispatcher = dispatcher(|_| ());
+    out(&mut dispatcher, 2, at(0));
+    dispatcher.keeps_up(true);
+    assert_eq!(dispatcher.progress().unwrap().delivered_to, 2, "the third is still there");
+    out(&mut dispatcher, 1, at(0));
+    assert_eq!(dispatcher.progress().unwrap().delivered_to, 3, "and nobody said that they come again");
+}

@@ -36,6 +36,16 @@ impl Tenant {
         self.pull_seen(name, max, wait, &Sight::default()).await
     }
 
+    /// As [`Tenant::pull`], for a worker of this process that comes again as soon as it is done.
+    pub(crate) async fn pull_on(
+        &self,
+        name: &str,
+        max: usize,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, Problem> {
+        self.pull_as(name, max, wait, &Puller { sight: &Sight::default(), comes_again: true }).await
+    }
+
     /// As [`Tenant::pull`], passing over what is not seen: that stays for others.
     pub(in crate::tenant) async fn pull_seen(
         &self,
@@ -44,14 +54,24 @@ impl Tenant {
         wait: Duration,
         sight: &Sight,
     ) -> Result<Vec<Delivery>, Problem> {
-        let started = self.real();
+        self.pull_as(name, max, wait, &Puller { sight, comes_again: false }).await
+    }
+
+    async fn pull_as(
+        &self,
+        name: &str,
+        max: usize,
+        wait: Duration,
+        puller: &Puller<'_>,
+    ) -> Result<Vec<Delivery>, Problem> {
+        let (started, sight) = (self.real(), puller.sight);
         loop {
             let handle = self.handle(name)?;
             let takes_all = sight.sees_all() || sight.takes_all_of(&handle.dispatcher().group.definition);
             let _choosy = (!takes_all).then(|| handle.choosy());
             let mut woken = std::pin::pin!(handle.wake.notified());
             woken.as_mut().enable();
-            let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX), sight).await?;
+            let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX), puller).await?;
             if !deliveries.is_empty() {
                 return Ok(deliveries);
             }
@@ -73,16 +93,20 @@ impl Tenant {
         &self,
         handle: &Arc<GroupHandle>,
         max: usize,
-        sight: &Sight,
+        puller: &Puller<'_>,
     ) -> Result<(Vec<Delivery>, bool), Problem> {
         let (taken, moving, since, more, stepped) = {
             let mut dispatcher = handle.dispatcher();
             let more = self.look(handle, &mut dispatcher)?;
             let moment = self.moment();
             let now = dispatcher.now(moment);
-            let taken = dispatcher.take_seen(max, now, sight);
-            let moving =
-                if taken.deliveries.is_empty() { None } else { self.begin_move(&mut dispatcher, false) };
+            let taken = dispatcher.take_seen(max, now, puller.sight);
+            dispatcher.keeps_up(puller.comes_again && !more);
+            let moving = if !taken.deliveries.is_empty() && dispatcher.must_record() {
+                self.begin_move(&mut dispatcher, false)
+            } else {
+                None
+            };
             (taken, moving, dispatcher.group.since, more, dispatcher.is_stepped(moment))
         };
         let guard = HandOver { handle, deliveries: taken.deliveries };
@@ -342,6 +366,13 @@ impl Tenant {
             self.end_move_blocking(&handle, moving);
         }
     }
+}
+
+/// Who takes deliveries.
+struct Puller<'a> {
+    sight: &'a Sight,
+    /// As soon as it is done with what it took.
+    comes_again: bool,
 }
 
 /// A move on its way to the writer, and what it had to say.

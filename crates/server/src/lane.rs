@@ -1,0 +1,149 @@
+//! The short way of what most requests are: one event, published over a connection that is kept open.
+//!
+//! ```text
+//!  a plain publish                     head ─▶ token ─▶ draft ─▶ engine ─▶ answer, and the next
+//!  anything else, or anything wrong    the connection goes on with hyper, from the first byte of that request
+//! ```
+//! hyper, the router and what stands around every door cost more processor time than a publish itself. Nothing is refused here before
+//! the engine was asked: what is odd has not been touched yet and is judged on the long way, as everything else is. So this file
+//! knows only what a good publish looks like, and both ways give the same answers, which a test compares.
+
+mod date;
+mod head;
+
+use std::fmt::Write;
+use std::pin::pin;
+use std::sync::Arc;
+
+use axum::response::IntoResponse;
+use engine::telemetry::passed_on;
+use engine::{Caller, Draft, Outcome, Tenant};
+use http_body_util::BodyExt;
+use hyper::StatusCode;
+use model::Problem;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+pub use self::date::Date;
+use self::head::{Begun, Plain};
+use crate::problem::Refusal;
+use crate::{Doors, Phase, audit, caller, guard, origin, publish, rights};
+
+/// Longest request that goes this way; a longer one costs so much that hyper does not matter.
+const BYTES_MAX: usize = 32 * 1024;
+/// What is read at once.
+const READ_BYTES: usize = 4 * 1024;
+
+/// Who publishes what, and where.
+struct Asked {
+    tenant: Tenant,
+    caller: Caller,
+    draft: Draft,
+}
+
+/// Serves plain publishes until something else comes: then what was read of it, for the long way. `None`: the connection is over.
+pub async fn serve<S>(mut socket: S, doors: &Arc<Doors>) -> Option<(S, Vec<u8>)>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut bytes, mut answer) = (Vec::new(), String::new());
+    let mut closing = pin!(doors.closing());
+    // The date of an answer is the engine's time, unless that is one of a test: then hyper says the machine's.
+    let goes = !doors.engine.is_told_the_time();
+    loop {
+        match head::read(&bytes) {
+            Begun::Plain(plain) if goes => {
+                let Some(asked) = asked(&plain, doors).await else { break };
+                let length = plain.length;
+                bytes.drain(..length);
+                answered(asked, doors, &mut answer).await;
+                said(&mut socket, answer.as_bytes(), doors).await?;
+            }
+            Begun::Partly if goes && bytes.len() < BYTES_MAX => {
+                bytes.reserve(READ_BYTES);
+                let patience = if bytes.is_empty() { doors.patience.head } else { doors.patience.begun };
+                let read = tokio::select! {
+                    biased;
+                    read = tokio::time::timeout(patience, socket.read_buf(&mut bytes)) => read,
+                    () = &mut closing => break,
+                };
+                // It ended, or took too long; who has said nothing is told nothing.
+                if !matches!(read, Ok(Ok(length)) if length > 0) {
+                    break;
+                }
+            }
+            _ => break,
+        }
+    }
+    (!bytes.is_empty() || !goes).then_some((socket, bytes))
+}
+
+/// Whoever pipelines without reading is let go. `None`: there is nobody, or the server stops and has said so.
+async fn said(socket: &mut (impl AsyncWrite + Unpin), answer: &[u8], doors: &Doors) -> Option<()> {
+    let written = tokio::time::timeout(doors.patience.answer, socket.write_all(answer)).await;
+    let open = *doors.phase.borrow() == Phase::Open;
+    (written.is_ok_and(|written| written.is_ok()) && open).then_some(())
+}
+
+/// `None` when there is anything to object to. Nothing has happened then: the long way asks all of it again, and says why.
+async fn asked(plain: &Plain<'_>, doors: &Arc<Doors>) -> Option<Asked> {
+    if doors.local && origin::is_foreign(plain.host.as_bytes()) {
+        return None;
+    }
+    let grant = rights::may_publish(plain.authorization, doors)?;
+    let named = grant.as_deref().map(|grant| grant.tenant.as_str());
+    let tenant = caller::tenant(named, doors).await.ok()?;
+    let draft = Draft::parse(plain.body, &tenant.limits()).ok()?;
+    let mut caller = grant.as_deref().map_or_else(Caller::local, caller::of_token);
+    caller.trace = passed_on(plain.traceparent);
+    Some(Asked { tenant, caller, draft })
+}
+
+/// Publishes, and writes the answer, whatever it is.
+async fn answered(asked: Asked, doors: &Doors, out: &mut String) {
+    let Asked { tenant, caller, draft } = asked;
+    let published = pin!(tenant.publish(&caller, draft));
+    let outcome = match tokio::time::timeout(doors.patience.answer, guard::caught(published)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(panic)) => Err(guard::bug(&*panic)),
+        Err(_) => Err(guard::too_long(doors.patience.answer)),
+    };
+    out.clear();
+    let (id, done) = (audit::fresh_id(), outcome.is_ok());
+    match outcome {
+        Ok(outcome) => recorded(&outcome, &id, (&tenant, doors), out),
+        Err(problem) => refused(problem, &id, doors, out).await,
+    }
+    tracing::debug!(request_id = id, path = "/v1/events", done, "answered a plain publish");
+}
+
+fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out: &mut String) {
+    let mut body = String::with_capacity(112);
+    publish::write_outcome(&mut body, outcome);
+    begin(publish::status(outcome), doors, out);
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "content-type: application/json\r\neverwhen-position: {}\r\nx-request-id: {id}\r\ncontent-length: {}\r\n\r\n{body}",
+        tenant.head(),
+        body.len(),
+    );
+}
+
+async fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) {
+    let refusal = async { Refusal(problem).into_response() };
+    let (head, body) = audit::under_id(id.to_owned(), refusal).await.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    begin(head.status, doors, out);
+    for (name, value) in &head.headers {
+        let _ = write!(out, "{name}: {}\r\n", value.to_str().unwrap_or_default());
+    }
+    let _ = write!(out, "content-length: {}\r\n\r\n{}", body.len(), String::from_utf8_lossy(&body));
+}
+
+fn begin(status: StatusCode, doors: &Doors, out: &mut String) {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let _ = write!(out, "HTTP/1.1 {} {reason}\r\ndate: ", status.as_u16());
+    doors.date.write(doors.engine.now(), out);
+    let last = *doors.phase.borrow() != Phase::Open;
+    out.push_str(if last { "\r\nconnection: close\r\n" } else { "\r\n" });
+}
