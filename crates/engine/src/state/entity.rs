@@ -3,7 +3,7 @@
 pub mod at_hand;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use model::definition::{Definition, Kind};
 use model::event::Event;
@@ -239,9 +239,12 @@ impl State {
     }
 }
 
+/// One row: written out once, because it is asked for that often.
+static BY_ID: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3"));
+
 pub fn row(db: &Connection, concept: &str, space: &str, id: &str) -> Result<Option<Row>> {
-    let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3");
-    Ok(db.prepare_cached(&sql)?.query_row(params![concept, id, space], row_of).optional()?)
+    Ok(db.prepare_cached(&BY_ID)?.query_row(params![concept, id, space], row_of).optional()?)
 }
 
 /// See [`State::only_row`].

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use model::Position;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{COLUMNS, Text};
+use super::{BY_ID, Text};
 use crate::entity::Row;
 use crate::faults::planted;
 use crate::state::{Result, State};
@@ -204,8 +204,7 @@ impl State {
         if let Some(row) = self.at_hand.row(&key(concept, space, id)) {
             return Ok(Some(row));
         }
-        let sql = format!("SELECT {COLUMNS} FROM entity WHERE concept = ?1 AND id = ?2 AND space = ?3");
-        let mut read = self.db.prepare_cached(&sql)?;
+        let mut read = self.db.prepare_cached(&BY_ID)?;
         let found = read.query_row(params![concept, id, space], |row| {
             let text = Text::of(row)?;
             if !self.at_hand.is_full() {
