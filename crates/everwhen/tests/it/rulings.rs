@@ -10,7 +10,7 @@ fn play(scenario: &str) -> Done {
     place.run(&["test", "s.yaml", "--json", "--kill-at-waits"])
 }
 
-fn passes(scenario: &str) {
+pub fn passes(scenario: &str) {
     let lines: Vec<Value> = play(scenario).ok().lines();
     assert!(lines.iter().all(|line| line["passed"] == true), "{lines:#?}");
 }

@@ -1,0 +1,75 @@
+//! Loops and their conditions, waits that read time and states that hold, played as scenarios, and once more with kills.
+
+use crate::rulings::passes;
+
+#[test]
+fn a_while_sees_the_index_of_the_round_that_it_asks_for_also_inside_another_loop() {
+    passes(
+        "
+scenario: while
+given:
+  automations:
+    - automation: a
+      triggers: [{event: t}]
+      actions: [{repeat: {while: index < 2, do: [{publish: {topic: out.a, payload: {n: '{{ index }}'}}}]}}]
+    - automation: b
+      triggers: [{event: t}]
+      actions:
+        - repeat:
+            count: 2
+            do:
+              - repeat:
+                  while: index < 2
+                  do: [{delay: 1s}, {publish: {topic: out.b, payload: {n: '{{ index }}'}}}]
+steps:
+  - publish: {topic: t}
+  - advance: 10s
+  - expect:
+      emitted:
+        - {topic: out.a, total: 2, payloads: [{n: 0}, {n: 1}]}
+        - {topic: out.b, total: 4, payloads: [{n: 0}, {n: 1}, {n: 0}, {n: 1}]}
+",
+    );
+}
+
+#[test]
+fn a_while_or_until_that_errs_fails_its_step_at_once() {
+    passes(
+        "
+scenario: errors
+given:
+  automations:
+    - automation: while
+      triggers: [{event: t}]
+      actions: [{repeat: {while: 1 / (1 - index) > 0, do: [{publish: out.while}]}}]
+    - automation: until
+      triggers: [{event: t}]
+      actions: [{repeat: {until: 1 / (1 - index) > 5, do: [{publish: out.until}]}}]
+    - automation: on
+      triggers: [{event: t}]
+      actions: [{repeat: {until: 1 / index > 0, do: [{publish: out.on}]}, on_error: continue}, {publish: out.went}]
+    - automation: again
+      triggers: [{event: t}]
+      actions:
+        - repeat: {until: 'now > timestamp(\"2026-01-01T00:00:00Z\") || 1 / index > 0', do: [{publish: out.again}]}
+          retry: {max: 3, base: 10s}
+steps:
+  - publish: {topic: t}
+  - expect:
+      last_run:
+        - {automation: while, status: failed, error: expr.divide_by_zero}
+        - {automation: until, status: failed, error: expr.divide_by_zero}
+        - {automation: on, status: completed}
+      emitted:
+        - {topic: out.while, total: 1}
+        - {topic: out.until, total: 2}
+        - {topic: out.on, total: 1}
+        - {topic: out.went, total: 1}
+      runs: {automation: again, waiting: 1}
+  - advance: 50s
+  - expect:
+      last_run: {automation: again, status: completed}
+      emitted: {topic: out.again, total: 2}
+",
+    );
+}
