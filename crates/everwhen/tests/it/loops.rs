@@ -73,3 +73,33 @@ steps:
 ",
     );
 }
+
+#[test]
+fn a_wait_that_reads_time_is_tried_when_it_can_change() {
+    let waits = [
+        (r#"now - timestamp(localDate(now, "UTC") + "T00:00:00Z") < duration("1h")"#, "2026-01-02T00:00:00Z"),
+        (r#"string(now) >= "2026-01-01T23:31""#, "2026-01-01T23:31:00Z"),
+        ("now.getSeconds() >= 10", "2026-01-01T23:30:10Z"),
+        (r#"now >= timestamp("2026-01-01T23:30:07Z") || now.getHours() == 5"#, "2026-01-01T23:30:07Z"),
+        (r#"{numeric_state: {value: now.getSeconds(), above: 20}}"#, "2026-01-01T23:30:21Z"),
+    ];
+    for (condition, at) in waits {
+        let condition =
+            if condition.starts_with('{') { condition.to_owned() } else { format!("'{condition}'") };
+        passes(&format!(
+            "
+scenario: time
+start: 2026-01-01T23:30:00Z
+given:
+  automations:
+    - automation: a
+      triggers: [{{event: t}}]
+      actions: [{{wait_until: {condition}}}, {{publish: {{topic: out.a, payload: {{at: '{{{{ now }}}}'}}}}}}]
+steps:
+  - publish: {{topic: t}}
+  - advance: 31m
+  - expect: {{emitted: {{topic: out.a, payloads: [{{at: {at}}}]}}}}
+"
+        ));
+    }
+}
