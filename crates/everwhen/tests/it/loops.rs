@@ -103,3 +103,39 @@ steps:
         ));
     }
 }
+
+#[test]
+fn a_state_that_says_only_where_it_comes_from_holds_while_it_is_not_what_was_left() {
+    let table = [
+        ("from: [c, a]", &["c", "a"][..], 1),
+        ("from: [a, b], not_to: a", &["b", "c", "a"], 1),
+        ("from: [c, b]", &["c", "a", "c"], 0),
+        ("from: c", &["c", "a", "b"], 1),
+        ("from: c", &["c", "a", "b", "c"], 0),
+        ("from: [c, b]", &["c", "a", "c", "a"], 1),
+    ];
+    for (from, states, total) in table {
+        let set = |state: &&str| format!("  - set: {{v1:t:row/x: {{state: {state}}}}}\n");
+        let steps: String = states[1..].iter().map(set).collect();
+        let first = states[0];
+        let state = format!("state: {{entity: v1:t:row/x, field: state, {from}}}, for: 3s");
+        passes(&format!(
+            "
+scenario: dwell
+given:
+  concepts: {{'v1:t:row': {{state: any}}}}
+  entities: {{v1:t:row/x: {{state: {first}}}}}
+  automations:
+    - {{automation: a, triggers: [{{{state}}}], actions: [{{publish: out.a}}]}}
+    - automation: b
+      triggers: [{{event: t}}]
+      actions: [{{wait_for: {{trigger: {{{state}}}, timeout: 1h}}}}, {{publish: out.b}}]
+steps:
+  - publish: {{topic: t}}
+{steps}
+  - advance: 5s
+  - expect: {{emitted: [{{topic: out.a, total: {total}}}, {{topic: out.b, total: {total}}}]}}
+"
+        ));
+    }
+}
