@@ -85,15 +85,17 @@ pub fn refs(condition: &Condition) -> Refs {
     refs
 }
 
-/// When a condition that reads time is worth another try though no row changes: when its value can next change, else at
-/// the next full minute; once a day at the least.
+/// When a condition that reads time is worth another try though no row changes: when its value can next change; once a day at
+/// the least.
 pub fn next_try(env: &Env, state: &State, condition: &Condition) -> Timestamp {
     turn(env, state, condition).into_iter().chain([env.now.plus(DAY)]).min().unwrap_or(env.now)
 }
 
 fn turn(env: &Env, state: &State, condition: &Condition) -> Option<Timestamp> {
     match condition {
-        Condition::Expr(expr) if Refs::of(&expr.0).now => {
+        Condition::Expr(expr) | Condition::Test(Test::NumericState { value: expr, .. })
+            if Refs::of(&expr.0).now =>
+        {
             env.next_turn(state, expr).unwrap_or_else(|_| Some(next_minute(env.now)))
         }
         Condition::Test(Test::And(parts) | Test::Or(parts)) => {
@@ -105,9 +107,6 @@ fn turn(env: &Env, state: &State, condition: &Condition) -> Option<Timestamp> {
             let row = env.row(state, &entity.concept, entity.id.as_ref()?).ok().flatten()?;
             let since = row.in_state_since(field.split('.').next().unwrap_or(field));
             Some(since.plus(env.length(state, held).ok()?)).filter(|at| *at > env.now)
-        }
-        Condition::Test(Test::NumericState { value, .. }) if Refs::of(&value.0).now => {
-            Some(next_minute(env.now))
         }
         Condition::Expr(_) | Condition::Test(Test::State { .. } | Test::NumericState { .. }) => None,
     }

@@ -110,7 +110,7 @@ impl Env {
         compiled.of.test(&self.roots(&values))
     }
 
-    /// When its value can next change though only time passes; `Err`: nobody can tell.
+    /// When its value can next change though only time passes; `Err`: it cannot be asked.
     pub fn next_turn(&self, state: &State, expr: &Expr) -> Result<Option<Timestamp>, Unclear> {
         let compiled = self.program.expr(&expr.0).map_err(|_| Unclear)?;
         let values = self.values(state, &compiled.refs).map_err(|_| Unclear)?;

@@ -93,11 +93,11 @@ impl Program {
             };
             for input in inputs.into_iter().flatten() {
                 match input {
-                    // Looked at first: what names no secret is compiled when it is needed.
-                    Input::Expr(expr) if expr.0.contains("secret") => {
+                    // Looked at first: what names no `secret` or `Secret` is compiled when it is needed.
+                    Input::Expr(expr) if expr.0.contains("ecret") => {
                         found.extend(self.expr(&expr.0)?.refs.secrets.iter().cloned());
                     }
-                    Input::Template(value) if value.to_string().contains("secret") => {
+                    Input::Template(value) if value.to_string().contains("ecret") => {
                         found.extend(self.tree(value)?.refs.secrets.iter().cloned());
                     }
                     _ => {}

@@ -21,6 +21,13 @@ pub fn answer(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> 
         Some(_) => Zone::parse(text(case, "tz")?)?,
         None => Zone::utc(),
     };
+    let wrong = |what: &str| Problem::new(Code::RequestInvalid, what);
+    let fields = given(case, "fields")
+        .map(|fields| fields.as_u64().ok_or_else(|| wrong("\"fields\" is not a number")))
+        .transpose()?;
+    if given(case, "inclusive").is_some_and(|inclusive| !inclusive.is_boolean()) {
+        return Err(wrong("\"inclusive\" is not true or false"));
+    }
     let one = |name: &str, value: Value| Ok(Map::from_iter([(name.to_owned(), value)]));
     if given(case, "at").is_some() {
         let fires = Cron::read(expr)?.fires_at(instant(case, "at")?, &zone);
@@ -30,7 +37,7 @@ pub fn answer(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> 
         return one("next", next(case, &Cron::read(expr)?, &zone)?.into());
     }
     let cron = Cron::parse(expr)?;
-    if let Some(fields) = given(case, "fields").and_then(Value::as_u64) {
+    if let Some(fields) = fields {
         let has = cron.text().split_whitespace().count() as u64;
         if has != fields && !cron.text().starts_with('@') {
             let what = format!("the expression has {has} fields, not {fields}");

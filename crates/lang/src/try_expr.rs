@@ -23,7 +23,7 @@ pub fn answer(case: &Map<String, Value>, now: Timestamp) -> Result<Map<String, V
     let Some(source) = case.get("expr").and_then(Value::as_str) else {
         return Err(Problem::new(Code::RequestInvalid, "the line needs \"expr\", a string"));
     };
-    let now = match case.get("now") {
+    let now = match case.get("now").filter(|now| !now.is_null()) {
         Some(now) => now.as_str().and_then(parse_instant).ok_or_else(|| wrong("now", "an instant"))?,
         None => now.nanos(),
     };

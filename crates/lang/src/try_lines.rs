@@ -109,6 +109,9 @@ fn filter(case: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
     let filter = Filter::parse(filter)?;
     let mapper = case.get("map").map(Mapper::parse).transpose()?;
     let Some(event) = case.get("event") else { return Err(missing("event")) };
+    if !event.is_object() {
+        return Err(Problem::new(Code::RequestInvalid, "\"event\" is not a JSON object"));
+    }
     let mut out = Map::new();
     let matches = filter.test(event).unwrap_or_else(|problem| {
         out.extend([error(&problem)]);

@@ -158,8 +158,9 @@ fn left(draft: &mut Draft<'_>, event: &Event, value: &Value) -> Result<()> {
     for (id, pending) in draft.state.dwells_of(&key) {
         let Some(automation) = draft.state.version(&pending.automation, &pending.hash) else { continue };
         let Some(trigger) = automation.trigger(&pending.trigger) else { continue };
-        let next = &value["payload"]["next"];
-        if !due::holds(draft.state, &trigger.definition.on, &event.envelope.space, next, &pending.armed)? {
+        let (on, next) = (&trigger.definition.on, &value["payload"]["next"]);
+        let measure = due::measure(draft.state, on, pending.events.last().copied(), &pending.armed)?;
+        if !due::holds(draft.state, on, &event.envelope.space, next, &measure)? {
             gone.push(*id);
         }
     }

@@ -376,9 +376,9 @@ impl Tenant {
 
     /// Why an automation ran or did not: counts, the newest decisions, what nearly matched, what comes next.
     pub fn explain_automation(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
-        let (automation, enabled) = self.with_writer(|writer| {
+        let (automation, enabled, paused) = self.with_writer(|writer| {
             let automation = writer.state.catalog.automations.named(name)?;
-            Ok((automation.clone(), writer.state.is_enabled(automation)))
+            Ok((automation.clone(), writer.state.is_enabled(automation), writer.state.is_paused(name)))
         })?;
         let wanted = Wanted { automation: Some(name.to_owned()), since, limit: 20, ..Wanted::default() };
         let (recent, _) = self.decisions(&wanted)?;
@@ -386,7 +386,7 @@ impl Tenant {
         let nearest = self.nearest(&automation)?;
         let next = crate::schedule::preview(&automation, self.moment().now, 5);
         Ok(json!({
-            "automation": name, "enabled": enabled, "counts": counts, "recent": recent, "nearest": nearest,
+            "automation": name, "enabled": enabled, "paused": paused, "counts": counts, "recent": recent, "nearest": nearest,
             "next": next, "stopped": stopped(&automation),
         }))
     }

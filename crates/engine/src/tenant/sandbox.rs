@@ -143,6 +143,12 @@ impl Sandbox {
 
     /// A run as it would be.
     pub fn run(&self, id: &str) -> Result<Value, Problem> {
+        let state = &self.writer.state;
+        let queued = state.queued(id).and_then(|(of, pending)| runs::queued_json(state, *of, pending));
+        if let Some(mut run) = queued {
+            (run["steps"], run["waits"]) = (json!([]), json!([]));
+            return Ok(run);
+        }
         let mut run = self.history.run(id).map_err(broken)?.unwrap_or_default();
         let live = self.writer.state.runs.position_of(id);
         let live =

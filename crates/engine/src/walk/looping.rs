@@ -1,8 +1,8 @@
 //! `for` and `repeat`. The items are written down when the loop begins; a long loop lets others go on between rounds.
 
 use model::Code;
-use model::definition::{For, Repeat};
-use serde_json::{Value, json};
+use model::definition::{Condition, For, Repeat};
+use serde_json::{Map, Value, json};
 
 use super::{BYTES_BEFORE_YIELD, Flow, Result, STEPS_BEFORE_YIELD, Walk, failure};
 use crate::condition;
@@ -43,7 +43,7 @@ impl Walk<'_, '_> {
                     Ok(leave) => return Ok(leave),
                     Err(stopped) => {
                         state.open = open.into_iter().chain([round]).chain(rounds).collect();
-                        at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
+                        at.inside = kept(state);
                         return Err(stopped);
                     }
                 }
@@ -53,7 +53,7 @@ impl Walk<'_, '_> {
             let tired = self.tired() && state.next < state.items.len();
             if (full && !state.open.is_empty()) || tired {
                 self.yielded |= tired && state.open.is_empty();
-                at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
+                at.inside = kept(state);
                 return Ok(Flow::Blocked);
             }
             debug_assert!(before.0 > state.open.len() || before.1 < state.next || state.open.len() < most);
@@ -95,43 +95,84 @@ impl Walk<'_, '_> {
         };
         loop {
             if state.open.is_empty() {
-                if !self.another(repeat, &state)? {
-                    return Ok(Flow::Done(state.outputs.pop().unwrap_or_default()));
+                match self.another(repeat, &state) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Flow::Done(state.outputs.pop().unwrap_or_default())),
+                    Err(stopped) => {
+                        at.inside = kept(state);
+                        return Err(stopped);
+                    }
+                }
+                if repeat.max.is_none() && state.rounds.is_none() && state.next >= ROUNDS_MAX {
+                    let message =
+                        format!("after {ROUNDS_MAX} rounds it still goes on; \"max\" sets another limit");
+                    return Err(failure(Code::RepeatLimit, message));
                 }
                 if self.tired() {
                     self.yielded = true;
-                    at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
+                    at.inside = kept(state);
                     return Ok(Flow::Blocked);
                 }
                 state.open.push(Round { index: state.next, ..Round::default() });
                 state.next += 1;
             }
             let Some(mut round) = state.open.pop() else { continue };
-            let outputs = std::mem::take(&mut round.outputs);
-            let frame = Frame { locals: locals(round.index), outputs, each: false };
-            let here = format!("{path}[{}].do", round.index);
-            let (flow, frame) = self.framed(&repeat.steps, &mut round.at, &here, frame);
-            match flow {
-                Ok(Flow::Done(output)) => {
-                    state.outputs = vec![output];
-                    if let Some(until) = &repeat.after {
-                        self.env.frames.push(Frame { locals: locals(round.index), ..frame });
-                        let enough = condition::test(&self.env, self.draft.state, until).unwrap_or(false);
-                        self.env.frames.pop();
-                        if enough {
-                            return Ok(Flow::Done(state.outputs.pop().unwrap_or_default()));
-                        }
-                    }
-                }
-                Ok(Flow::Leave(output)) => return Ok(Flow::Leave(output)),
-                stopped => {
-                    round.outputs = frame.outputs;
+            match self.round(repeat, &mut round, &mut state.outputs, path) {
+                Ok(None) => {}
+                Ok(Some(Flow::Blocked)) => {
                     state.open.push(round);
-                    at.inside = Some(Box::new(Inside::Loop(Box::new(state))));
-                    return stopped;
+                    at.inside = kept(state);
+                    return Ok(Flow::Blocked);
+                }
+                Ok(Some(flow)) => return Ok(flow),
+                Err(stopped) => {
+                    state.open.push(round);
+                    at.inside = kept(state);
+                    return Err(stopped);
                 }
             }
         }
+    }
+
+    /// One round of a `repeat`. None: it is over, and another may follow.
+    fn round(
+        &mut self,
+        repeat: &Repeat,
+        round: &mut Round,
+        last: &mut Vec<Value>,
+        path: &str,
+    ) -> Result<Option<Flow>> {
+        // A run that is resumed where `until` failed asks that again and does nothing twice.
+        let is_over = round.at.next >= repeat.steps.len();
+        let outputs = std::mem::take(&mut round.outputs);
+        let frame = Frame { locals: locals(round.index), outputs, each: false };
+        let here = format!("{path}[{}].do", round.index);
+        let (flow, frame) = self.framed(&repeat.steps, &mut round.at, &here, frame);
+        round.outputs = frame.outputs;
+        match flow? {
+            Flow::Done(output) if !is_over => *last = vec![output],
+            Flow::Done(_) => {}
+            other => return Ok(Some(other)),
+        }
+        let enough = match &repeat.after {
+            Some(until) => self.holds(until, round.index, &mut round.outputs)?,
+            None => false,
+        };
+        Ok(enough.then(|| Flow::Done(last.pop().unwrap_or_default())))
+    }
+
+    /// Asks a condition of a `repeat` inside its round.
+    fn holds(
+        &mut self,
+        condition: &Condition,
+        index: usize,
+        outputs: &mut Map<String, Value>,
+    ) -> Result<bool> {
+        let frame = Frame { locals: locals(index), outputs: std::mem::take(outputs), each: false };
+        self.env.frames.push(frame);
+        let holds = condition::test(&self.env, self.draft.state, condition);
+        *outputs = self.env.frames.pop().unwrap_or_default().outputs;
+        Ok(holds?)
     }
 
     fn rounds(&self, repeat: &Repeat) -> Result<Option<usize>> {
@@ -154,23 +195,18 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether a further round is wanted. A `while` that cannot be evaluated counts as no.
-    fn another(&self, repeat: &Repeat, state: &Loop) -> Result<bool> {
+    /// Whether a further round is wanted.
+    fn another(&mut self, repeat: &Repeat, state: &Loop) -> Result<bool> {
         if let Some(rounds) = state.rounds {
             return Ok(state.next < rounds);
         }
         if repeat.max.is_some_and(|max| state.next >= max as usize) {
             return Ok(false);
         }
-        let wanted = match &repeat.before {
-            Some(before) => condition::test(&self.env, self.draft.state, before).unwrap_or(false),
-            None => true,
-        };
-        if wanted && repeat.max.is_none() && state.next >= ROUNDS_MAX {
-            let message = format!("after {ROUNDS_MAX} rounds it still goes on; \"max\" sets another limit");
-            return Err(failure(Code::RepeatLimit, message));
+        match &repeat.before {
+            Some(before) => self.holds(before, state.next, &mut Map::new()),
+            None => Ok(true),
         }
-        Ok(wanted)
     }
 
     /// Long enough for this time; only where steps may wait.
@@ -178,6 +214,10 @@ impl Walk<'_, '_> {
         let enough = self.steps >= STEPS_BEFORE_YIELD || self.bytes >= BYTES_BEFORE_YIELD;
         enough && self.may_wait()
     }
+}
+
+fn kept(state: Loop) -> Option<Box<Inside>> {
+    Some(Box::new(Inside::Loop(Box::new(state))))
 }
 
 fn locals(index: usize) -> Vec<(String, Value)> {

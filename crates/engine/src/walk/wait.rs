@@ -64,8 +64,11 @@ impl Walk<'_, '_> {
 
     /// A step that may only take so long, and stands still: its time begins.
     pub(super) fn limit(&mut self, step: &Step, at: &mut Block, path: &str) -> Result<()> {
-        // These two end by themselves.
-        let is_own = matches!(step.action, Action::Http(_) | Action::Ask(_));
+        // A request and a question end by themselves. Of the others all time is waiting, and a step's clock stands still then.
+        let is_own = matches!(
+            step.action,
+            Action::Http(_) | Action::Ask(_) | Action::Delay(_) | Action::WaitUntil(_) | Action::WaitFor(_)
+        );
         let is_retry = matches!(at.inside.as_deref(), Some(Inside::Retry(_)));
         let Some(length) = step.timeout.as_ref().filter(|_| !is_own && !is_retry) else { return Ok(()) };
         let number = match at.limit {
@@ -83,8 +86,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The clock of a step stands still while all that steps in it do is wait. What it waits for itself counts, and so does
-    /// work that is done for it.
+    /// The clock of a step stands still while all that steps in it do is wait. Work that is done for it counts.
     fn clock_goes_on(&self, path: &str) -> bool {
         let works = |kind: &WaitKind| {
             matches!(kind, WaitKind::Effect(_) | WaitKind::Call { .. } | WaitKind::Retry | WaitKind::Yield)

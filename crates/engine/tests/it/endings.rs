@@ -31,7 +31,7 @@ async fn a_run_that_takes_longer_than_its_automation_allows_ends() {
 
 #[tokio::test]
 async fn a_step_that_takes_too_long_is_given_up_with_all_that_is_in_it() {
-    let yaml = "automation: a\ntriggers:\n  - event: in.*\nactions:\n  - timeout: 30s\n    on_error: continue\n    parallel:\n      - delay: 10s\n      - task: never.done\n  - timeout: 5s\n    retry: {max: 1, base: 1ms, limit: 1ms}\n    delay: 1h\n";
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nactions:\n  - timeout: 30s\n    on_error: continue\n    parallel:\n      - delay: 10s\n      - task: never.done\n  - timeout: 5s\n    retry: {max: 1, base: 1ms, limit: 1ms}\n    task: never.done\n";
     let mut rig = rig(yaml).await;
     publish(&rig, "in.a", json!({})).await;
     rig.pass(10);

@@ -112,7 +112,11 @@ fn told(event: &Value) -> String {
 }
 
 fn automation(explained: &Value) -> String {
-    let on = if explained["enabled"] == true { "on" } else { "off" };
+    let on = match (explained["enabled"] == true, explained["paused"] == true) {
+        (false, _) => "off",
+        (true, true) => "paused",
+        (true, false) => "on",
+    };
     let mut lines = vec![format!("{} is {on}", text(&explained["automation"]))];
     for (outcome, reasons) in explained["counts"].as_object().into_iter().flatten() {
         let reasons = reasons.as_object().into_iter().flatten();

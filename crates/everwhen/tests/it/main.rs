@@ -19,6 +19,7 @@ mod groups;
 mod ha;
 mod held;
 mod lifecycle;
+mod loops;
 mod maintain;
 mod once;
 mod pages;

@@ -10,7 +10,7 @@ fn play(scenario: &str) -> Done {
     place.run(&["test", "s.yaml", "--json", "--kill-at-waits"])
 }
 
-fn passes(scenario: &str) {
+pub fn passes(scenario: &str) {
     let lines: Vec<Value> = play(scenario).ok().lines();
     assert!(lines.iter().all(|line| line["passed"] == true), "{lines:#?}");
 }
@@ -262,13 +262,23 @@ given:
       actions: [{wait_until: 'false', timeout: 1m}, {publish: {topic: out.b, payload: {c: '{{ wait.completed }}'}}}]
     - automation: c
       triggers: [{event: t}]
-      actions: [{delay: 10s, timeout: 5s}, {publish: out.c}]
+      actions: [{delay: 10s, timeout: 5s}, {publish: {topic: out.c, payload: {at: '{{ now }}'}}}]
+    - automation: d
+      triggers: [{event: t}]
+      actions: [{wait_until: {condition: 'false', timeout: 20s}, timeout: 5s}, {publish: out.d}]
+    - automation: e
+      triggers: [{event: t}]
+      actions: [{wait_for: {event: u, timeout: 20s, on_timeout: continue}, timeout: 5s}, {publish: out.e}]
 steps:
   - publish: {topic: t}
   - advance: 1m
   - expect:
-      emitted: [{topic: out.a, total: 1}, {topic: out.b, payloads: [{c: false}]}, {topic: out.c, total: 0}]
-      last_run: {automation: c, status: failed, error: step.timeout}
+      emitted:
+        - {topic: out.a, total: 1}
+        - {topic: out.b, payloads: [{c: false}]}
+        - {topic: out.c, payloads: [{at: 2026-01-01T00:00:10Z}]}
+        - {topic: out.d, total: 1}
+        - {topic: out.e, total: 1}
 ",
     );
 }

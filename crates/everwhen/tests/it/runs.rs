@@ -105,6 +105,24 @@ fn an_automation_runs_and_is_explained_through_a_server() {
     drop(server);
 }
 
+#[test]
+fn a_dry_run_that_would_wait_in_the_queue_says_so_and_a_pause_is_explained() {
+    let place = Place::new();
+    place
+        .write("a.yaml", "automation: slow\nmode: queued\ntriggers: [{event: in}]\nactions: [{delay: 1h}]\n");
+    place.run(&["apply", "a.yaml"]).ok();
+    place.run(&["runs", "start", "slow"]).ok();
+    let said = place.run(&["runs", "start", "slow", "--dry-run"]).ok().out;
+    assert!(said.contains("  queued  ") && said.contains("  slow  ") && !said.contains("null"), "{said}");
+    let tried = place.json(&["runs", "start", "slow", "--dry-run"]);
+    assert_eq!((&tried["status"], &tried["dry_run"]), (&json!("queued"), &json!(true)));
+    let explained = || place.run(&["explain", "automation", "slow"]).ok().out;
+    assert!(explained().starts_with("slow is on\n"), "{}", explained());
+    place.run(&["automations", "pause", "slow"]).ok();
+    assert!(explained().starts_with("slow is paused\n"), "{}", explained());
+    assert_eq!(place.json(&["explain", "automation", "slow"])["paused"], true);
+}
+
 const DAILY: &str = r#"
 automation: daily
 triggers:

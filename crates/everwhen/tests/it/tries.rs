@@ -138,3 +138,28 @@ fn a_line_that_is_no_text_or_lacks_its_document_is_an_error_on_its_line() {
         place.run_with_input(&["try", "jsonpath", "--jsonl"], "{\"selector\":\"$.a\"}\n").ok().lines();
     assert_eq!(lines[0]["error"]["code"], "request.invalid");
 }
+
+#[test]
+fn what_is_of_another_type_is_an_error_on_its_line_and_null_is_absent() {
+    let place = Place::new();
+    let codes = |kind: &str, lines: &[&str]| -> Vec<serde_json::Value> {
+        let lines = place.run_with_input(&["try", kind, "--jsonl"], &lines.join("\n")).ok().lines();
+        lines.into_iter().map(|line| line["error"]["code"].clone()).collect()
+    };
+    let filter = r#"{"filter":"event.payload.n > 1","event":"#;
+    let lines =
+        ["5}", "\"x\"}", "[]}", "null}", "{\"payload\":{\"n\":2}}}"].map(|event| format!("{filter}{event}"));
+    let wrong = json!("request.invalid");
+    let none = serde_json::Value::Null;
+    assert_eq!(
+        codes("filter", &lines.each_ref().map(String::as_str)),
+        [&wrong, &wrong, &wrong, &wrong, &none].map(Clone::clone)
+    );
+    let cron = [
+        r#"{"expr":"0 7 * * *","fields":"5"}"#,
+        r#"{"expr":"0 7 * * *","from":"2026-01-01T00:00:00Z","inclusive":"x"}"#,
+        r#"{"expr":"0 7 * * *","fields":null,"inclusive":null}"#,
+    ];
+    assert_eq!(codes("cron", &cron), [wrong.clone(), wrong.clone(), none.clone()]);
+    assert_eq!(codes("expr", &[r#"{"expr":"now","now":null}"#, r#"{"expr":"now","now":5}"#]), [none, wrong]);
+}

@@ -80,8 +80,8 @@ fn day(text: &str) -> Result<Option<Day>, Problem> {
             day.nearest = Some(nearest(part, to)?);
         } else if upper.starts_with('L') {
             day.before_last |= 1 << before_last(part, &upper)?;
-        } else if let Some(from) = upper.strip_suffix("-L") {
-            values.add(DAY.part(&format!("{from}-31"))?);
+        } else if upper.split('/').next().is_some_and(|range| range.ends_with("-L")) {
+            values.add(DAY.part(&upper.replacen("-L", "-31", 1))?);
         } else {
             values.add(DAY.part(part)?);
         }

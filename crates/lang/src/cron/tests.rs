@@ -37,6 +37,17 @@ fn a_firing_that_is_decades_away_is_found() {
 }
 
 #[test]
+fn a_range_to_the_last_day_may_have_a_step() {
+    assert_eq!(next("0 0 29-L/2 * *", "UTC", "2026-04-01T00:00:00Z"), "2026-04-29T00:00:00Z");
+    assert_eq!(next("0 0 29-L/2 * *", "UTC", "2026-04-29T00:00:00Z"), "2026-05-29T00:00:00Z");
+    assert_eq!(next("0 0 29-L/2 * *", "UTC", "2026-05-29T00:00:00Z"), "2026-05-31T00:00:00Z");
+    assert_eq!(next("0 0 1-l/10,5 * *", "UTC", "2026-02-21T00:00:00Z"), "2026-03-01T00:00:00Z");
+    for wrong in ["0 0 29-L/0 * *", "0 0 29-L/ * *", "0 0 x-L/2 * *", "0 0 L/2 * *", "0 0 29-L-3/2 * *"] {
+        assert_eq!(Cron::parse(wrong).unwrap_err().code(), Code::CronInvalid, "{wrong}");
+    }
+}
+
+#[test]
 fn every_counts_from_1970_and_knows_no_zone() {
     let every = |seconds: u64| Calendar::every(Duration::from_secs(seconds)).unwrap();
     let after = at("2026-03-29T00:50:00Z");

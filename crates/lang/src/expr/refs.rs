@@ -224,10 +224,13 @@ impl Walk {
 
     /// `secret("X")`, `now()`.
     fn reader(&mut self, name: &str, args: &[Node]) {
+        let Some(name) = either_case(name, |name| READERS.iter().any(|reader| reader.0 == name)) else {
+            return;
+        };
         if let Some((_, root, _)) = READERS.iter().find(|(known, _, n)| *known == name && *n == args.len()) {
             self.refs.roots.insert((*root).to_owned());
         }
-        match (name, args) {
+        match (name.as_str(), args) {
             ("secret" | "systemSecret", [Node { kind: Kind::Literal(Literal::Text(secret)), .. }]) => {
                 self.refs.secrets.insert(secret.to_string());
             }

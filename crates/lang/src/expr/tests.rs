@@ -8,6 +8,7 @@ use super::*;
 mod builtins;
 mod refs;
 mod templates;
+mod turns;
 
 fn event() -> Value {
     json!({

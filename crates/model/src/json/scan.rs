@@ -24,6 +24,8 @@ pub(super) struct Scanner<'a> {
     /// The keys so far of every open object as written, outermost first; each [`Open`] knows where its own
     /// begin.
     keys: Vec<&'a str>,
+    /// The first key that stands twice: told only of what is JSON to its end.
+    twice: Option<Box<Problem>>,
 }
 
 /// An object or array whose end has not come yet.
@@ -55,6 +57,7 @@ impl<'a> Scanner<'a> {
             depth_max,
             open: Vec::with_capacity(8),
             keys: Vec::with_capacity(16),
+            twice: None,
         })
     }
 
@@ -85,6 +88,9 @@ impl<'a> Scanner<'a> {
         self.skip_space();
         if self.at < self.bytes.len() {
             return Err(invalid(self.at, "something follows the value").hint("send one JSON value"));
+        }
+        if let Some(twice) = self.twice {
+            return Err(*twice);
         }
         Ok(match whole.as_bytes().first() {
             Some(b'{') => {
@@ -165,7 +171,7 @@ impl<'a> Scanner<'a> {
             return Err(self.unexpected("a key in double quotes"));
         }
         let (key, escaped) = self.string()?;
-        self.admit(key, escaped)?;
+        self.admit(key, escaped);
         self.skip_space();
         if self.bytes.get(self.at) != Some(&b':') {
             return Err(self.unexpected("\":\""));
@@ -175,7 +181,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn admit(&mut self, key: &'a str, escaped: bool) -> Result<(), Problem> {
+    fn admit(&mut self, key: &'a str, escaped: bool) {
         let open = self.open.last_mut().expect("a key is read inside an object");
         let known = &self.keys[open.keys_from..];
         open.escaped |= escaped;
@@ -189,9 +195,12 @@ impl<'a> Scanner<'a> {
             None => known.contains(&key),
         };
         self.keys.push(key);
-        if twice { Err(self.duplicate()) } else { Ok(()) }
+        if twice && self.twice.is_none() {
+            self.twice = Some(Box::new(self.duplicate()));
+        }
     }
 
+    #[cold]
     fn duplicate(&self) -> Problem {
         let key = self.keys.last().map(|key| unescape(key)).unwrap_or_default();
         let pointer = self.pointer();

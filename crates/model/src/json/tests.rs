@@ -81,8 +81,30 @@ fn a_key_that_stands_twice_is_refused_with_its_pointer() {
         let problem = check(text.as_bytes(), 128).expect_err(&text);
         assert_eq!((problem.code(), problem.pointer()), (Code::JsonDuplicateKey, Some(pointer)), "{text}");
     }
+    let first = check(br#"[{"a":1,"a":{"b":2,"b":3}},{"c":1,"c":2}]"#, 128).unwrap_err();
+    assert_eq!(first.pointer(), Some("/0/a"), "of several the first");
     let fine = format!(r#"{{{many}"a":{{"a":[{{"a":1}},{{"a":2}}]}},"A":{{}},"b":{{{many}"x":1}}}}"#);
     assert!(check(fine.as_bytes(), 128).is_ok(), "the same key in different objects is no duplicate");
+}
+
+#[test]
+fn what_is_no_json_is_not_told_of_its_keys() {
+    let table = [
+        (r#"{"E":1,"b":{"a":2,"a":}}"#, 22),
+        (r#"{"a":1,"a":2"#, 12),
+        (r#"{"a":1,"a":2} x"#, 14),
+        (r#"[{"a":1,"a":2},]"#, 15),
+        (r#"{"a":1,"a" 2}"#, 11),
+        ("{\"a\":1,\"a\":\"\\ud800\"}", 12),
+        (r#"{"a":1,"a":[[[1]]]}"#, 13),
+    ];
+    for (text, offset) in table {
+        let problem = check(text.as_bytes(), 3).expect_err(text);
+        let got = (problem.code(), problem.extra()["offset"].as_u64());
+        assert_eq!(got, (Code::JsonInvalid, Some(offset)), "{text}");
+    }
+    let problem = check(b"{\"a\":1,\"a\":\"\xff\"}", 128).unwrap_err();
+    assert_eq!(problem.code(), Code::JsonInvalid);
 }
 
 #[test]

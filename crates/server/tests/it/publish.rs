@@ -73,6 +73,23 @@ fn the_envelope_is_read_strictly_and_the_wrong_field_is_named() {
 }
 
 #[test]
+fn what_is_no_json_is_called_so_also_when_a_key_stands_twice_before() {
+    let server = Server::start();
+    let bad = r#"{"topic":"a","payload":{"a":2,"a":}}"#;
+    assert_eq!(server.post("/v1/events", bad).refused(400, "json.invalid")["offset"], 34);
+    server.post("/v1/events", format!("[{bad}]")).refused(400, "json.invalid");
+    server.post("/v1/events", r#"[{"topic":"a","topic":"a"},]"#).refused(400, "json.invalid");
+    let lines = format!("{bad}\n{{\"topic\":\"a\",\"topic\":\"b\"}}\n");
+    let told = server.send("POST", "/v1/events", &["content-type: application/x-ndjson"], lines);
+    let codes: Vec<Value> = told
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["error"]["code"].clone())
+        .collect();
+    assert_eq!(codes, ["json.invalid", "json.duplicate_key"]);
+}
+
+#[test]
 fn the_content_type_decides_and_an_unknown_one_is_refused() {
     let server = Server::start();
     let event = r#"{"topic":"a.b"}"#;

@@ -235,6 +235,37 @@ fn what_the_breaker_refused_runs_after_all_and_once() {
 }
 
 #[test]
+fn a_call_that_was_refused_is_not_run_in_bulk() {
+    let server = server();
+    declare(
+        &server,
+        &json!({"automation": "page", "triggers": [{"event": "in"}], "storm": {"per_minute": 1, "pause": true}, "actions": []}),
+    );
+    let call = json!([{"automation": "page", "retry": {"max": 2, "base": "1s"}}]);
+    declare(&server, &json!({"automation": "caller", "triggers": [{"event": "go"}], "actions": call}));
+    server.publish("in", "{}");
+    server.publish("go", "{}");
+    advance(&server, "20s");
+    server.post("/v1/runs", r#"{"automation":"page"}"#).refused(409, "run.refused");
+    let refused = |one: &&Value| one["outcome"] == "refused" && one["reason"] == "storm_paused";
+    assert_eq!(
+        decisions(&server, "page").iter().filter(refused).count(),
+        4,
+        "three calls and a start by hand"
+    );
+    assert_eq!(run_of(&server, "caller")["status"], "failed");
+    server.publish("in", "{}");
+    server.post("/v1/automations/page/resume", "").ok(200);
+    let asked = json!({"do": "run", "where": {"automation": "page"}}).to_string();
+    let done = server.post("/v1/runs/bulk", asked).ok(200);
+    assert_eq!(
+        done,
+        json!({"matched": 1, "done": 1}),
+        "who called was told; only the event waits for its run"
+    );
+}
+
+#[test]
 fn refused_ones_queue_behind_each_other_where_the_mode_says_so() {
     let server = server();
     let slow = json!([{"delay": "10s"}, {"publish": {"topic": "out.done", "payload": {"n": "{{ event.payload.n }}"}}}]);

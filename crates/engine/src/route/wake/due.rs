@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::Position;
 use model::definition::TriggerKind;
 use model::event::Event;
 use model::record::{OccurrenceId, OccurrenceMoved, Outcome, RunRecord};
@@ -160,18 +161,26 @@ pub fn still_holds(state: &State, on: &TriggerKind, event: &Event, armed: &Value
     let space = &event.envelope.space;
     let row = state.row_near(&subject.kind, space, &subject.id)?;
     let row = row.map_or(Value::Null, |row| Value::Object(row.fields));
-    holds(state, on, space, &row, armed)
+    holds(state, on, space, &row, &measure(state, on, Some(event.position), armed)?)
 }
 
-/// Whether a row is still in the state that armed a dwell.
-pub fn holds(state: &State, on: &TriggerKind, space: &str, row: &Value, armed: &Value) -> Result<bool> {
+/// What tells whether a dwell goes on: the value that the change `by` left, if the trigger says only where it comes from, else
+/// the one that it brought about.
+pub fn measure(state: &State, on: &TriggerKind, by: Option<Position>, armed: &Value) -> Result<Value> {
+    let TriggerKind::State { field, from: Some(_), to: None, .. } = on else { return Ok(armed.clone()) };
+    let Some(by) = by else { return Ok(Value::Null) };
+    let event = state.event_value(by)?;
+    Ok(event.map_or(Value::Null, |event| matching::at(&event["payload"]["prev"], field).clone()))
+}
+
+/// Whether a row is still in the state that armed a dwell, by its `measure`.
+pub fn holds(state: &State, on: &TriggerKind, space: &str, row: &Value, measure: &Value) -> Result<bool> {
     Ok(match on {
-        // Only where it came from is said: it holds as long as it stays away from there.
-        TriggerKind::State { field, from: Some(from), to: None, .. } => {
-            let value = matching::at(row, field);
-            !row.is_null() && !from.iter().any(|left| matching::same(left, value))
+        // It holds as long as it stays away from what it left.
+        TriggerKind::State { field, from: Some(_), to: None, .. } => {
+            !row.is_null() && !matching::same(matching::at(row, field), measure)
         }
-        TriggerKind::State { field, .. } => matching::same(matching::at(row, field), armed),
+        TriggerKind::State { field, .. } => matching::same(matching::at(row, field), measure),
         TriggerKind::NumericState { field, above, below, .. } => {
             matching::within(state, space, matching::at(row, field), above.as_ref(), below.as_ref())?
         }

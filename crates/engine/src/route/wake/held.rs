@@ -37,7 +37,8 @@ pub(super) fn changed(
     let next = &value["payload"]["next"];
     let stays = match &before {
         Some(held) if is_about(draft.state, held, event)? => {
-            due::holds(draft.state, trigger, &event.envelope.space, next, &held.armed)?
+            let measure = due::measure(draft.state, trigger, Some(held.event), &held.armed)?;
+            due::holds(draft.state, trigger, &event.envelope.space, next, &measure)?
         }
         other => other.is_some(),
     };

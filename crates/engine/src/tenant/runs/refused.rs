@@ -54,7 +54,7 @@ impl Tenant {
                 self.with_history(|history| history.decisions(&wanted).map_err(broken))?;
             // What another one took along runs with that one.
             let alone = |decision: &Value| decision["reason"] == reason && decision.get("into").is_none();
-            meant.extend(decisions.into_iter().filter(alone));
+            meant.extend(decisions.into_iter().filter(|one| alone(one) && came_by_itself(one)));
             match next {
                 Some(next) => wanted.before = Some(next),
                 None => break,
@@ -102,6 +102,11 @@ impl Tenant {
         };
         Ok(Refused { of, automation, trigger, event, position, at })
     }
+}
+
+/// Not by a call or by hand: whoever asks for a start was told at once that there is none, and may have asked again.
+fn came_by_itself(decision: &Value) -> bool {
+    decision["event"].as_u64().is_some_and(|event| event > 0) || decision["values"]["at"].is_string()
 }
 
 fn check(bulk: &Bulk) -> Result<(), Problem> {

@@ -160,7 +160,7 @@ async fn what_a_poller_that_went_away_was_given_is_given_to_the_next_at_once() {
     assert_eq!(nobody.free_in, Some(Duration::from_secs(30)), "when to look again");
 }
 
-const UNLOCKS: &str = "automation: unlocks\ntriggers:\n  - event: in.*\nmode: parallel\nactions:\n  - id: made\n    retry: {max: 1, base: 1s}\n    task: {kind: unlock, input: {key: \"Bearer {{ secret('door') }}\", said: \"{{ event.payload.said }}\"}}\n  - publish: {topic: out.done, payload: {got: \"{{ steps.made.output }}\"}}\n";
+const UNLOCKS: &str = "automation: unlocks\ntriggers:\n  - event: in.*\nmode: parallel\nactions:\n  - id: made\n    retry: {max: 1, base: 1s}\n    task: {kind: unlock, input: {key: \"Bearer {{ secret('door') }}\", again: \"{{ Secret('door') }}\", said: \"{{ event.payload.said }}\"}}\n  - publish: {topic: out.done, payload: {got: \"{{ steps.made.output }}\"}}\n";
 
 #[tokio::test]
 async fn a_secret_in_the_input_goes_to_the_worker_alone_and_is_masked_in_what_it_says() {
@@ -174,7 +174,7 @@ async fn a_secret_in_the_input_goes_to_the_worker_alone_and_is_masked_in_what_it
     let input = task.to_json()["input"].clone();
     assert_eq!(
         input,
-        json!({"key": "Bearer sesame-\"1\"", "said": "{{secret(\"door\")}}"}),
+        json!({"key": "Bearer sesame-\"1\"", "again": "sesame-\"1\"", "said": "{{secret(\"door\")}}"}),
         "an event is only text"
     );
     // The value that its worker was told is masked, also when it is another by now.

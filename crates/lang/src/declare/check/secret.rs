@@ -8,20 +8,26 @@ use super::scope::Scope;
 use crate::declare::finding::fault;
 use crate::declare::walk::children;
 use crate::expr::ast::{Kind, Literal, Node, Op};
+use crate::expr::either_case;
+
+/// The first letter in either case, as of all that is called.
+fn is(name: &str, known: &str) -> bool {
+    either_case(name, |name| name == known).is_some()
+}
 
 impl Checker<'_> {
     /// `plain`: whatever stands here becomes part of the request as it is.
     pub(super) fn secrets(&mut self, node: &Node, scope: &Scope, plain: bool) {
         match &node.kind {
-            Kind::Call { receiver: None, name, args, .. } if name == "secret" => {
+            Kind::Call { receiver: None, name, args, .. } if is(name, "secret") => {
                 self.secret(node, args, scope, plain);
             }
-            Kind::Call { receiver: None, name, .. } if name == "systemSecret" => {
+            Kind::Call { receiver: None, name, .. } if is(name, "systemSecret") => {
                 let what = "there are no secrets of the system";
                 let found = fault(Code::DefinitionSecret, node.span, what);
                 self.error(found.hint("set one of the tenant, and write secret(\"name\")"));
             }
-            Kind::Call { receiver: None, name, args, .. } if name == "concat" => {
+            Kind::Call { receiver: None, name, args, .. } if is(name, "concat") => {
                 args.iter().for_each(|arg| self.secrets(arg, scope, plain));
             }
             Kind::List(items) => items.iter().for_each(|item| self.secrets(item, scope, plain)),

@@ -75,6 +75,9 @@ fn fields_functions_secrets_and_time_are_told() {
     assert_eq!(all(&refs.functions), ["all", "secret", "startsWith"]);
     assert_eq!(all(&refs.secrets), ["A", "B"]);
     assert!(refs.now && Refs::of("timestamp()").now && !Refs::of("timestamp('x')").now);
+    let capital = Refs::of("Secret('A') + Var('b') + string(Now())");
+    assert!(capital.now && capital.roots.contains("vars") && capital.roots.contains("secrets"));
+    assert_eq!(all(&capital.secrets), ["A"]);
     assert_eq!(all(&Refs::of("size(event)").event_fields), [""]);
 }
 
