@@ -160,9 +160,14 @@ impl Authority {
         if row.fields.contains_key("revoked_at") {
             return Ok(());
         }
+        let used = self.used(id);
         self.forget(|grant| grant.id == id);
         self.save()?;
-        let revoked = Map::from_iter([("revoked_at".to_owned(), json!(tenant.now()))]);
+        let mut revoked = Map::from_iter([("revoked_at".to_owned(), json!(tenant.now()))]);
+        if used > 0 {
+            // Whoever revokes one that leaked wants to know just this, and the file forgets it now.
+            revoked.insert("last_used_at".to_owned(), json!(Timestamp::from_millis(used)));
+        }
         tenant.write(&inside(by), Write::of(TOKEN, Some(id), Action::Patch(revoked))).await.map(drop)
     }
 

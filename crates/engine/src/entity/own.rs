@@ -43,6 +43,7 @@ fn token() -> definition::Concept {
         field("max_band", Type::String),
         field("expires_at", Type::Timestamp),
         field("revoked_at", Type::Timestamp),
+        field("last_used_at", Type::Timestamp),
         // Of the text that was given out once. Sealed, because whoever reads events must not even have that.
         Field { secret: true, ..field("hash", Type::String) },
     ];

@@ -132,3 +132,15 @@ async fn nobody_declares_the_houses_own_concepts() {
     assert_eq!(seen.unwrap_err().code(), Code::ConceptNotFound);
     assert_eq!(grant(&bench, &viewer), Ok(Permission::Read));
 }
+
+#[tokio::test]
+async fn when_a_token_was_last_used_is_known_after_it_was_revoked() {
+    let bench = Bench::new();
+    let (text, of) = made(&bench, Terms::of(Role::Viewer)).await;
+    grant(&bench, &text).unwrap();
+    let id = of["id"].as_str().unwrap();
+    bench.engine.authority().revoke(&bench.tenant, &Caller::named("user:ann").unwrap(), id).await.unwrap();
+    let bench = bench.reopen().await;
+    let listed = bench.engine.authority().list(&bench.tenant).unwrap();
+    assert!(listed[0]["revoked_at"].is_string() && listed[0]["last_used_at"].is_string(), "{listed:?}");
+}

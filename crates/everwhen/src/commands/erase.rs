@@ -9,8 +9,9 @@ use crate::session::Session;
 
 /// Erase the content of events; their place in the chain stays
 ///
-/// Payload and extensions go from the ledger, the state and every copy; position, topic and time stay, and verify
-/// still holds. This cannot be undone. Backups made before still have the content.
+/// Payload and extensions go from the ledger, the state and what was derived from them. The envelope stays: position,
+/// topic, time, and also id, space, subject, key, source and actor, so keep people's names out of those. Verify still
+/// holds. This cannot be undone. Backups made before still have the content.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

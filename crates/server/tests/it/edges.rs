@@ -281,3 +281,37 @@ fn whoever_is_lost_is_told_every_beginning() {
     seen.dedup();
     assert_eq!(seen.len(), server::ROUTES.len(), "a route stands there twice");
 }
+
+#[test]
+fn an_answer_to_an_old_question_does_not_answer_that_of_a_retried_run() {
+    let server = Server::told("2026-01-01T00:00:00Z");
+    let asks = r#"
+automation: asks
+triggers: [{manual: true}]
+actions:
+  - {id: ok, ask: {question: "go on?"}}
+  - {fail: no}
+"#;
+    server.apply("a.yaml", asks);
+    let answer = |wait: &Value| {
+        let path = format!("/v1/waits/{}/answer", wait.as_str().unwrap());
+        server.post(&path, r#"{"value":"yes"}"#)
+    };
+    let run = started(&server, "asks");
+    let (path, first) = (format!("/v1/runs/{}", run["id"].as_str().unwrap()), run["waits"][0]["id"].clone());
+    answer(&first).ok(200);
+    settle(&server);
+    assert_eq!(server.get(&path).json()["status"], "failed");
+    // Failed, and then cancelled: how far it came is known of the one and not of the other.
+    for verb in ["", "/cancel"] {
+        if !verb.is_empty() {
+            server.post(&format!("{path}{verb}"), "").ok(200);
+        }
+        server.post(&format!("{path}/retry"), "").ok(200);
+        settle(&server);
+        let second = server.get(&path).json()["waits"][0]["id"].clone();
+        assert_ne!(second, first);
+        assert!(answer(&first).status >= 400, "it was answered long ago");
+        assert_eq!(server.get(&path).json()["status"], "waiting");
+    }
+}

@@ -48,9 +48,13 @@ impl Tenant {
         for entity in &refs.entities {
             let EntityRef::One { kind, id } = entity else { continue };
             let row = self.entity_as_of(&nobody, (kind, space, id), Moment::Position(position));
-            if let Ok(row) = row {
-                values[format!("state.{kind}.{id}")] = Value::Object(row.fields);
-            }
+            let read = match row {
+                Ok(row) => Value::Object(row.fields),
+                // As a condition reads it: not there, or not to be seen.
+                Err(problem) if problem.code().status() == 404 => Value::Null,
+                Err(_) => continue,
+            };
+            values[format!("state.{kind}.{id}")] = read;
         }
     }
 }

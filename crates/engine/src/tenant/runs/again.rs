@@ -24,6 +24,9 @@ pub struct Rerun {
     pub allow_side_effects: bool,
 }
 
+/// Where the numbers of an attempt's waits begin when it is not known how many the last one had.
+const WAITS_AN_ATTEMPT: u32 = 1_000;
+
 /// What is done to many runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -50,23 +53,30 @@ impl Tenant {
     /// Begins a run that failed or was cancelled anew, under its id and the version that is declared now.
     pub fn retry_run(&self, id: &str) -> Result<Value, Problem> {
         let (run, mut started) = self.ended_run(id, &["failed", "cancelled"], "retried")?;
-        started.attempt = run["attempt"].as_u64().unwrap_or(1) as u32 + 1;
-        self.again(Again { started, walked: None, pinned: false })
+        let before = run["attempt"].as_u64().unwrap_or(1) as u32;
+        started.attempt = before + 1;
+        // Its waits have new numbers: an answer to an old question must not answer a new one.
+        let waited = self.how_far(&run)?.map_or(before * WAITS_AN_ATTEMPT, |walked| walked.waited);
+        let other_spaces = started.other_spaces.clone();
+        let walked = Some(Walked { waited, other_spaces, ..Walked::default() });
+        self.again(Again { started, walked, pinned: false })
+    }
+
+    /// How far an ended run came, if that was written right before its end.
+    fn how_far(&self, run: &Value) -> Result<Option<Walked>, Problem> {
+        let before = run["ended"].as_u64().unwrap_or(0).saturating_sub(1);
+        Ok(match self.run_record(before)? {
+            Some(RunRecord::Moved(moved)) if Some(moved.run) == run["position"].as_u64() => {
+                serde_json::from_value::<Walked>(moved.state).ok()
+            }
+            _ => None,
+        })
     }
 
     /// Goes on with a failed run from the step that failed; what was done stands.
     pub fn resume_run(&self, id: &str) -> Result<Value, Problem> {
         let (run, started) = self.ended_run(id, &["failed"], "resumed")?;
-        let position = run["position"].as_u64();
-        // How far it came is written right before its end.
-        let before = run["ended"].as_u64().unwrap_or(0).saturating_sub(1);
-        let walked = match self.run_record(before)? {
-            Some(RunRecord::Moved(moved)) if Some(moved.run) == position => {
-                serde_json::from_value::<Walked>(moved.state).ok()
-            }
-            _ => None,
-        };
-        let walked = walked.ok_or_else(|| {
+        let walked = self.how_far(&run)?.ok_or_else(|| {
             not_resumable(format!("how far \"{id}\" came was not recorded"))
                 .hint(format!("everwhen runs retry {id}"))
         })?;
