@@ -185,6 +185,8 @@ fn steer(state: &mut State, place: Place, record: &Record) -> Result<()> {
         Record::GroupCrashed { group: name, through } => {
             let Some(group) = state.group_mut(name) else { return Ok(()) };
             group.crash(*through);
+            // What was written ahead counts once: the next life writes ahead for itself, or hands nothing out.
+            group.delivered_to = group.delivered_to.min(*through);
         }
         _ => {}
     }

@@ -97,13 +97,16 @@ async fn speaks_http2(socket: &TcpStream, patience: Patience) -> Option<bool> {
     let mut begun = [0; HTTP2.len()];
     tokio::time::timeout(patience.head, socket.peek(&mut begun)).await.ok()?.ok()?;
     let looked = tokio::time::timeout(patience.begun, async {
+        let mut pause = Duration::from_millis(5);
         loop {
             let length = socket.peek(&mut begun).await.ok()?;
             if length == 0 || length == HTTP2.len() || begun[..length] != HTTP2[..length] {
                 return Some(begun == *HTTP2);
             }
-            // Too little to tell, and more makes no new noise: looked at again in a moment.
-            let _ = tokio::time::timeout(Duration::from_millis(5), std::future::pending::<()>()).await;
+            // Too little to tell, and more makes no new noise: looked at again in a moment, and then less and less often, because
+            // who has gone meanwhile makes none either.
+            let _ = tokio::time::timeout(pause, std::future::pending::<()>()).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
         }
     });
     looked.await.ok().flatten()

@@ -14,6 +14,7 @@ mod head;
 use std::fmt::Write;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::IntoResponse;
 use engine::telemetry::passed_on;
@@ -32,6 +33,8 @@ use crate::{Doors, Phase, audit, caller, guard, origin, publish, rights};
 const BYTES_MAX: usize = 32 * 1024;
 /// What is read at once.
 const READ_BYTES: usize = 4 * 1024;
+/// For the last answer before the server stops.
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Who publishes what, and where.
 struct Asked {
@@ -46,6 +49,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut bytes, mut answer) = (Vec::new(), String::new());
+    // When what is there of a request was seen first, in the machine's time.
+    let mut begun = None;
     let mut closing = pin!(doors.closing());
     // The date of an answer is the engine's time, unless that is one of a test: then hyper says the machine's.
     let goes = !doors.engine.is_told_the_time();
@@ -55,12 +60,16 @@ where
                 let Some(asked) = asked(&plain, doors).await else { break };
                 let length = plain.length;
                 bytes.drain(..length);
+                begun = None;
                 answered(asked, doors, &mut answer).await;
                 said(&mut socket, answer.as_bytes(), doors).await?;
             }
             Begun::Partly if goes && bytes.len() < BYTES_MAX => {
+                let patience = match bytes.is_empty() {
+                    true => doors.patience.head,
+                    false => left(doors, &mut begun),
+                };
                 bytes.reserve(READ_BYTES);
-                let patience = if bytes.is_empty() { doors.patience.head } else { doors.patience.begun };
                 let read = tokio::select! {
                     biased;
                     read = tokio::time::timeout(patience, socket.read_buf(&mut bytes)) => read,
@@ -77,9 +86,25 @@ where
     (!bytes.is_empty() || !goes).then_some((socket, bytes))
 }
 
-/// Whoever pipelines without reading is let go. `None`: there is nobody, or the server stops and has said so.
+/// How much time is left for a request that has begun, all of it together: it may come byte by byte.
+fn left(doors: &Doors, begun: &mut Option<Duration>) -> Duration {
+    let now = doors.engine.real();
+    doors.patience.begun.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
+}
+
+/// Whoever pipelines without reading is let go, and soon once the server stops. `None`: there is nobody, or the server stops and has
+/// said so.
 async fn said(socket: &mut (impl AsyncWrite + Unpin), answer: &[u8], doors: &Doors) -> Option<()> {
-    let written = tokio::time::timeout(doors.patience.answer, socket.write_all(answer)).await;
+    let mut written = pin!(async {
+        socket.write_all(answer).await?;
+        // Over TLS what is written may still stand in a buffer of ours.
+        socket.flush().await
+    });
+    let written = tokio::select! {
+        biased;
+        written = tokio::time::timeout(doors.patience.answer, &mut written) => written,
+        () = doors.closing() => tokio::time::timeout(LAST_WORD, &mut written).await,
+    };
     let open = *doors.phase.borrow() == Phase::Open;
     (written.is_ok_and(|written| written.is_ok()) && open).then_some(())
 }
@@ -121,11 +146,14 @@ fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out
     publish::write_outcome(&mut body, outcome);
     begin(publish::status(outcome), doors, out);
     // Writing to a String cannot fail.
+    let _ = match tenant.head() {
+        0 => Ok(()),
+        head => write!(out, "everwhen-position: {head}\r\n"),
+    };
+    let length = body.len();
     let _ = write!(
         out,
-        "content-type: application/json\r\neverwhen-position: {}\r\nx-request-id: {id}\r\ncontent-length: {}\r\n\r\n{body}",
-        tenant.head(),
-        body.len(),
+        "content-type: application/json\r\nx-request-id: {id}\r\ncontent-length: {length}\r\n\r\n{body}"
     );
 }
 

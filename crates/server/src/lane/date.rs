@@ -48,7 +48,9 @@ mod tests {
     #[test]
     fn the_next_second_reads_otherwise() {
         let (date, mut out) = (Date::default(), String::new());
-        [0, 999, 1_000].map(|at| date.write(Timestamp::from_millis(at), &mut out));
+        for at in [0, 999, 1_000] {
+            date.write(Timestamp::from_millis(at), &mut out);
+        }
         assert_eq!(out.matches("00:00:00").count(), 2);
         assert_eq!(out.matches("00:00:01").count(), 1);
     }

@@ -6,6 +6,9 @@
 /// What a head begins with.
 const LINE: &[u8] = b"POST /v1/events HTTP/1.1\r\n";
 
+/// As many as hyper takes.
+const HEADERS_MAX: usize = 100;
+
 /// What stands at the beginning of a connection's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Begun<'a> {
@@ -44,7 +47,7 @@ pub fn read(bytes: &[u8]) -> Begun<'_> {
     }
     let mut headers = Headers::default();
     let mut at = LINE.len();
-    loop {
+    for _ in 0..=HEADERS_MAX {
         let Some(rest) = bytes.get(at..) else { return Begun::Partly };
         let Some(end) = memchr::memchr(b'\n', rest) else { return Begun::Partly };
         at += end + 1;
@@ -54,6 +57,7 @@ pub fn read(bytes: &[u8]) -> Begun<'_> {
             _ => return Begun::Other,
         }
     }
+    Begun::Other
 }
 
 impl<'a> Headers<'a> {
@@ -156,6 +160,13 @@ mod tests {
         ] {
             assert_eq!(read(request(more).as_bytes()), Begun::Other, "{more:?}");
         }
+    }
+
+    #[test]
+    fn a_head_has_a_hundred_headers_at_most() {
+        let more = |count: usize| request(&"accept: x\r\n".repeat(count));
+        assert!(matches!(read(more(97).as_bytes()), Begun::Plain(_)));
+        assert_eq!(read(more(98).as_bytes()), Begun::Other);
     }
 
     #[test]

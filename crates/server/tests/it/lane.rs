@@ -1,6 +1,6 @@
 //! Plain publishes go a short way past hyper: the same answers, on connections that go on either way at any time.
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -179,4 +179,49 @@ fn a_connection_that_waits_for_the_next_publish_ends_with_the_server() {
     server.stop();
     server.join();
     assert_eq!(client.reader.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn who_says_it_byte_by_byte_has_no_more_time_than_others() {
+    let patience = Patience { begun: Duration::from_millis(50), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let mut slow = server.client();
+    slow.write(b"POST /v1/events HTTP/1.1\r\nhost: a\r\naccept: ");
+    // Each round is an answer of the server: some milliseconds at most, and no wait of ours.
+    let closed = (0..5_000).any(|_| {
+        server.client().send("GET", "/livez", &[], "").ok(200);
+        slow.reader.get_mut().write_all(b"x").is_err()
+    });
+    assert!(closed);
+}
+
+#[test]
+fn who_does_not_read_does_not_hold_up_the_end() {
+    let patience = Patience { grace: Duration::from_secs(60), ..Patience::default() };
+    let mut server = Server::start_with(patience, None);
+    let mut deaf = server.client();
+    let many = request(&[JSON], r#"{"topic":"a.b"}"#).repeat(1_000);
+    deaf.reader.get_ref().set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    // Until nothing more is taken: the server waits for its answers to be read.
+    while deaf.reader.get_mut().write_all(&many).is_ok() {}
+    let begun = std::time::Instant::now();
+    server.stop();
+    server.join();
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn before_anything_is_recorded_no_position_is_said() {
+    let server = Server::start_with_settings(|settings| {
+        settings.attention.push(engine::settings::AttentionRule {
+            topic: model::topic::Pattern::parse("noise.#").unwrap(),
+            filter: None,
+            rate: None,
+            verdict: engine::settings::Verdict::Drop,
+        });
+    });
+    for headers in [&[JSON][..], &[JSON, LONG]] {
+        let dropped = server.client().send("POST", "/v1/events", headers, r#"{"topic":"noise.a"}"#);
+        assert_eq!((dropped.status, dropped.headers.get("everwhen-position")), (202, None));
+    }
 }
