@@ -81,6 +81,16 @@ pub fn cpu_time() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// Ready once what the filling left to do is done: the housekeeper looks after sealed segments every ten seconds, and their work is
+/// not that of what waits. At most three of its rounds.
+pub async fn settled() {
+    for _ in 0..3 {
+        if idle_percent(Duration::from_secs(11)).await < 0.5 {
+            return;
+        }
+    }
+}
+
 /// How much of a core the process uses while nothing is asked of it.
 pub async fn idle_percent(time: Duration) -> f64 {
     let (used, begun) = (cpu_time(), Instant::now());

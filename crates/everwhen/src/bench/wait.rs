@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::failed;
 use super::measure::{Latencies, report, resident_mib, round};
-use super::react::{Heard, cpu_time, declare, fill, idle_percent};
+use super::react::{Heard, cpu_time, declare, fill, idle_percent, settled};
 
 /// Waits that are there when the cost of a change is measured for the first time.
 const FEW: u64 = 10_000;
@@ -55,7 +55,7 @@ pub fn run(dir: &Path, load: Load, progress: &mut dyn FnMut(u64)) -> Result<Valu
         suspend(&tenant, 0..few, progress).await?;
         let at_few = wake(&tenant, 0, load).await?;
         suspend(&tenant, few..many, progress).await?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        settled().await;
         let bytes = (resident_mib() - before) * 1_048_576.0 / many as f64;
         result.insert("bytes_per_wait".into(), json!(round(bytes, 0)));
         result.insert("idle_cpu_percent".into(), json!(idle_percent(load.idle).await));
