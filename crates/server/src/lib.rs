@@ -5,6 +5,7 @@
 //!  connection ─▶ guard ─▶ router ─▶ caller ─▶ one file per door ─▶ engine
 //!  accept,       panics,  path,     tenant,   publish events stream groups
 //!  time limits   limits   method    actor     seed003 health metrics
+//!       └─▶ lane: a plain publish, straight to the engine
 //! ```
 //! A door reads the request strictly, asks the engine once, and writes the answer; every refusal leaves
 //! through `problem`. Nothing here decides anything about events.
