@@ -63,7 +63,7 @@ impl Detached {
         let find = find(catalog, query, asked)?;
         let rows = look(query, &find)?;
         let said = shaped(catalog, query, &find, rows)?;
-        match said.to_string().len() {
+        match model::json::length(&said) {
             0..=SAID_MAX => Ok(said),
             bytes => {
                 let detail = format!("query \"{}\" found {bytes} bytes of rows for one step", query.name);
@@ -123,7 +123,7 @@ pub fn shaped(catalog: &Catalog, query: &Query, find: &Find, rows: Vec<Row>) -> 
         return Ok(rows.len().into());
     }
     match query.shape.as_deref().and_then(|name| catalog.shape(name)) {
-        None => Ok(rows.iter().map(node).collect()),
+        None => Ok(rows.into_iter().map(node).collect()),
         Some(declared) => {
             let fields = shape(&declared.fields, &find.concept)?;
             rows.iter().map(|row| find.shaped(&fields, row)).collect()
@@ -162,10 +162,17 @@ fn too_slow(query: &Query) -> Problem {
 }
 
 /// A row as logic reads it.
-pub fn node(row: &Row) -> Value {
-    json!({
-        "id": row.id, "concept": row.concept, "type": row.concept, "space": row.space, "version": row.version,
-        "createdAt": row.created_at, "createdBy": row.created_by, "updatedAt": row.updated_at,
-        "payload": row.fields,
-    })
+pub fn node(row: Row) -> Value {
+    let told: [(&str, Value); 9] = [
+        ("id", row.id.into()),
+        ("concept", row.concept.clone().into()),
+        ("type", row.concept.into()),
+        ("space", row.space.into()),
+        ("version", row.version.into()),
+        ("createdAt", row.created_at.to_string().into()),
+        ("createdBy", row.created_by.into()),
+        ("updatedAt", row.updated_at.to_string().into()),
+        ("payload", row.fields.into()),
+    ];
+    told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

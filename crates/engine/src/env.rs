@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::admit::Caller;
 use crate::automation::Automation;
 use crate::entity::{Concept, Row};
-use crate::program::Program;
+use crate::program::{Compiled, Program};
 use crate::route::occurrence;
 use crate::state::State;
 
@@ -100,20 +100,20 @@ impl About {
 impl Env {
     pub fn eval(&self, state: &State, expr: &Expr) -> Result<Value, Problem> {
         let compiled = self.program.expr(&expr.0)?;
-        let values = self.values(state, &compiled.refs)?;
+        let values = self.values(state, &compiled)?;
         compiled.of.eval(&self.roots(&values))?.to_json()
     }
 
     pub fn test(&self, state: &State, expr: &Expr) -> Result<bool, Problem> {
         let compiled = self.program.expr(&expr.0)?;
-        let values = self.values(state, &compiled.refs)?;
+        let values = self.values(state, &compiled)?;
         compiled.of.test(&self.roots(&values))
     }
 
     /// When its value can next change though only time passes; `Err`: it cannot be asked.
     pub fn next_turn(&self, state: &State, expr: &Expr) -> Result<Option<Timestamp>, Unclear> {
         let compiled = self.program.expr(&expr.0).map_err(|_| Unclear)?;
-        let values = self.values(state, &compiled.refs).map_err(|_| Unclear)?;
+        let values = self.values(state, &compiled).map_err(|_| Unclear)?;
         let time = self.program.names.iter().position(|name| name == "now").ok_or(Unclear)?;
         let turn = compiled.of.next_turn(time, &self.roots(&values))?;
         Ok(turn.map(Timestamp::from_nanos))
@@ -124,7 +124,7 @@ impl Env {
             Input::Expr(expr) => self.eval(state, expr),
             Input::Template(value) => {
                 let compiled = self.program.tree(value)?;
-                let values = self.values(state, &compiled.refs)?;
+                let values = self.values(state, &compiled)?;
                 compiled.of.eval(&self.roots(&values))
             }
         }
@@ -154,18 +154,14 @@ impl Env {
         named.map(|name| (name.to_owned(), self.named(name).into_owned())).collect()
     }
 
-    fn values(&self, state: &State, refs: &Refs) -> Result<Vec<Cow<'_, Value>>, Problem> {
-        let read = |name: &str| {
-            refs.roots.contains(name)
-                || name == "event" && ["topic", "payload", "subject"].iter().any(|n| refs.roots.contains(*n))
-        };
-        let value = |name: &String| match name.as_str() {
-            name if !read(name) => Ok(Cow::Borrowed(&NULL)),
-            "state" => Ok(Cow::Owned(self.rows(state, refs)?)),
+    fn values<T>(&self, state: &State, of: &Compiled<T>) -> Result<Vec<Cow<'_, Value>>, Problem> {
+        let value = |(name, read): (&String, &bool)| match name.as_str() {
+            _ if !read => Ok(Cow::Borrowed(&NULL)),
+            "state" => Ok(Cow::Owned(self.rows(state, &of.refs)?)),
             "health" => Ok(Cow::Owned(self.health(state)?)),
             name => Ok(self.named(name)),
         };
-        self.program.names.iter().map(value).collect()
+        self.program.names.iter().zip(&of.reads).map(value).collect()
     }
 
     fn roots<'a>(&self, values: &'a [Cow<'_, Value>]) -> Vec<Val<'a>> {

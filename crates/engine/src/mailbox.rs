@@ -49,7 +49,9 @@ impl Mailbox {
         let crowded = queue.len() > BATCH_COMMANDS_MAX / 2;
         let alone = !crowded || queue.iter().all(|letter| letter.source == queue[0].source);
         let mut share: HashMap<u64, usize> = HashMap::new();
-        let (mut commands, mut replies, mut left) = (Vec::new(), Vec::new(), VecDeque::new());
+        let many = queue.len().min(BATCH_COMMANDS_MAX);
+        let (mut commands, mut replies) = (Vec::with_capacity(many), Vec::with_capacity(many));
+        let mut left = VecDeque::new();
         let mut bytes = 0;
         while let Some(letter) = queue.pop_front() {
             bytes += size(&letter.command);

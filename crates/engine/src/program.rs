@@ -37,6 +37,8 @@ const LOGIC: [&str; 10] =
 pub struct Compiled<T> {
     pub of: T,
     pub refs: Refs,
+    /// Of each of the program's names, whether it is read.
+    pub reads: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -68,7 +70,8 @@ impl Program {
             return Ok(known.clone());
         }
         let expr = self.with_scope(|scope| Expr::compile(text, scope))?;
-        let compiled = Arc::new(Compiled { refs: expr.refs(), of: expr });
+        let refs = expr.refs();
+        let compiled = Arc::new(Compiled { reads: self.reads(&refs), refs, of: expr });
         lock(&self.exprs).insert(text.to_owned(), compiled.clone());
         Ok(compiled)
     }
@@ -78,7 +81,8 @@ impl Program {
             return Ok(known.clone());
         }
         let tree = self.with_scope(|scope| TemplateTree::compile(value, scope))?;
-        let compiled = Arc::new(Compiled { refs: tree.refs(), of: tree });
+        let refs = tree.refs();
+        let compiled = Arc::new(Compiled { reads: self.reads(&refs), refs, of: tree });
         lock(&self.trees).insert(value.clone(), compiled.clone());
         Ok(compiled)
     }
@@ -106,6 +110,13 @@ impl Program {
             lists(&step.action).into_iter().try_for_each(|inner| self.secrets(inner, found))?;
         }
         Ok(())
+    }
+
+    /// `topic`, `payload` and `subject` are the event's.
+    fn reads(&self, refs: &Refs) -> Vec<bool> {
+        let of_event = ["topic", "payload", "subject"].iter().any(|name| refs.roots.contains(*name));
+        let read = |name: &String| refs.roots.contains(name) || name == "event" && of_event;
+        self.names.iter().map(read).collect()
     }
 
     fn with_scope<T>(&self, compile: impl FnOnce(&Scope<'_>) -> T) -> T {

@@ -88,7 +88,8 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
     };
     wake::by_event(draft, event, &value)?;
     wake::by_change(draft, event, &value)?;
-    let mut judged: Vec<(Verdict, Passed, Arc<Automation>)> = Vec::new();
+    let mut verdicts: Vec<Verdict> = Vec::new();
+    let mut judged: Vec<(usize, Passed, Arc<Automation>)> = Vec::new();
     let mut memory = Memory::of(draft.state);
     let mut heard: Vec<(Arc<Automation>, usize)> = Vec::new();
     let came = Came { event, value: &value, now: draft.now, sample: event.position };
@@ -100,12 +101,12 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
         }
         let Some(mut passed) = came.meets(&memory, automation, trigger)? else { continue };
         start::promise(&mut passed, draft.now, draft.entropy);
-        let verdict = verdict(automation, &trigger.definition.id, &passed);
+        verdicts.push(verdict(automation, &trigger.definition.id, &passed));
         memory.set.extend(passed.set.iter().map(|set| (automation.name().to_owned(), set.clone())));
         if passed.outcome == Outcome::Ran {
             memory.starting.push((automation.name().to_owned(), passed.stage.clone()));
         }
-        judged.push((verdict, passed, automation.clone()));
+        judged.push((index, passed, automation.clone()));
     }
     for (automation, index) in heard {
         absent::begin(draft, &automation, &automation.triggers[index])?;
@@ -113,13 +114,12 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
     if judged.is_empty() {
         return Ok(());
     }
-    let verdicts = judged.iter().map(|(verdict, ..)| verdict.clone()).collect();
     let mut places = vec![(0, 0); judged.len()];
     for (routed, of) in parted(draft.state, event, verdicts) {
         let position = draft.push_run(RunRecord::Routed(routed))?;
         of.into_iter().enumerate().for_each(|(n, index)| places[index] = (position, n as u32));
     }
-    for ((verdict, passed, automation), place) in judged.into_iter().zip(places) {
+    for ((index, passed, automation), place) in judged.into_iter().zip(places) {
         start::follow(draft, place, &passed)?;
         if passed.pause {
             start::pause(draft, &automation)?;
@@ -127,7 +127,7 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
         // A claim that stands alone is what a crash between it and its run would leave.
         let is_claim_only = planted("claim_before_run") && event.position.is_multiple_of(5);
         if passed.outcome == Outcome::Ran && !is_claim_only {
-            start::by_event(draft, &automation, &verdict.trigger, event, &passed)?;
+            start::by_event(draft, &automation, &automation.triggers[index].definition.id, event, &passed)?;
         }
     }
     Ok(())

@@ -366,14 +366,8 @@ impl Writer {
         if entries.is_empty() {
             return;
         }
-        let mut encoded = Vec::with_capacity(entries.len());
-        let mut records = Vec::with_capacity(entries.len());
-        for entry in entries {
-            encoded.push(entry.encoded);
-            records.push((entry.record, entry.told));
-        }
-        let first = self.batch.commit(&encoded);
-        for (index, (record, told)) in records.into_iter().enumerate() {
+        let first = self.batch.commit(entries.iter().map(|entry| &entry.encoded));
+        for (index, Entry { record, told, .. }) in entries.into_iter().enumerate() {
             let place = Place { position: first + index as u64, time: now };
             turn.committed.push(match record {
                 Record::Event(event) => Committed::Event(event),

@@ -82,14 +82,18 @@ impl Batch {
 
     /// Adds one commit and returns the position of its first record. A commit without records is a bug of
     /// the caller.
-    pub fn commit(&mut self, records: &[NewRecord]) -> Position {
-        let last = records.last().expect("a commit has at least one record");
+    pub fn commit<'r, R>(&mut self, records: R) -> Position
+    where
+        R: IntoIterator<Item = &'r NewRecord, IntoIter: Clone + ExactSizeIterator>,
+    {
+        let records = records.into_iter();
+        let last = records.clone().last().expect("a commit has at least one record");
         self.closes = last.kind == crate::CLOSED;
         let first = self.head.position + 1;
         let offset = self.bytes.len();
-        self.push_head(first, records);
+        self.push_head(first, records.clone());
         let chain = self.head.chain.after(&self.bytes[offset..]);
-        self.push_tail(chain, records);
+        self.push_tail(chain, records.clone());
         assert!(
             memchr::memchr(b'\n', &self.bytes[offset..]).is_none(),
             "engine data and bodies have no newline"
@@ -102,7 +106,7 @@ impl Batch {
     }
 
     /// What the chain covers: everything before `,"chain":`.
-    fn push_head(&mut self, first: Position, records: &[NewRecord]) {
+    fn push_head<'r>(&mut self, first: Position, records: impl Iterator<Item = &'r NewRecord>) {
         let out = &mut self.bytes;
         out.extend_from_slice(b"{\"p\":");
         push_number(out, first);
@@ -111,7 +115,7 @@ impl Batch {
         out.extend_from_slice(b"\",\"s\":");
         push_number(out, self.synced);
         out.extend_from_slice(b",\"r\":[");
-        for (i, record) in records.iter().enumerate() {
+        for (i, record) in records.enumerate() {
             if i > 0 {
                 out.push(b',');
             }
@@ -120,12 +124,12 @@ impl Batch {
         out.push(b']');
     }
 
-    fn push_tail(&mut self, chain: Chain, records: &[NewRecord]) {
+    fn push_tail<'r>(&mut self, chain: Chain, records: impl Iterator<Item = &'r NewRecord>) {
         let out = &mut self.bytes;
         out.extend_from_slice(b",\"chain\":\"");
         push_hex(out, &chain.0);
         out.extend_from_slice(b"\",\"b\":[");
-        for (i, body) in records.iter().filter_map(|r| r.body.as_ref()).enumerate() {
+        for (i, body) in records.filter_map(|r| r.body.as_ref()).enumerate() {
             if i > 0 {
                 out.push(b',');
             }

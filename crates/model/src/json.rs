@@ -11,6 +11,7 @@ use crate::Problem;
 
 mod canonical;
 mod end;
+mod length;
 mod scan;
 mod text;
 
@@ -19,6 +20,7 @@ mod tests;
 
 pub use canonical::{canonical, canonical_hash};
 pub use end::value_end;
+pub use length::length;
 pub use text::unquote;
 
 /// A member of the outermost object: its key, unescaped, and its value as it was written.

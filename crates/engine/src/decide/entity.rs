@@ -24,6 +24,8 @@ type Key = (String, String, String);
 struct Rows<'a> {
     state: &'a State,
     cause: Option<Cause<'a>>,
+    /// More than one write: the later ones see the earlier.
+    several: bool,
     written: BTreeMap<Key, Option<Row>>,
 }
 
@@ -52,9 +54,9 @@ fn write_all(
     cause: Option<Cause<'_>>,
     ground: &mut Ground<'_>,
 ) -> Result<(Vec<Entry>, Vec<Written>), Refusal> {
-    let mut rows = Rows { state, cause, written: BTreeMap::new() };
-    let (mut entries, mut answers) = (Vec::new(), Vec::with_capacity(writes.len()));
     let several = writes.len() > 1;
+    let mut rows = Rows { state, cause, several, written: BTreeMap::new() };
+    let (mut entries, mut answers) = (Vec::new(), Vec::with_capacity(writes.len()));
     for (index, write) in writes.into_iter().enumerate() {
         let written = write_one(&mut rows, write, &mut entries, ground).map_err(|refusal| match refusal {
             Refusal::Problem(problem) if several => problem.within(&format!("/{index}")).into(),
@@ -102,11 +104,15 @@ fn write_one(
         provenance: &write.provenance,
         now: ground.now,
     };
-    let (change, version) = record(rows, &changing, &write, entries, ground);
-    let next = next.map(|row| Row { version, ..row });
-    let gone = prev.map(|row| Row { provenance: write.provenance.clone(), ..row });
-    let row = next.clone().or(gone).ok_or_else(|| absent(&key))?;
-    rows.written.insert(key, next);
+    let delta = changing.delta();
+    let since = since(&changing, &delta);
+    let (change, version) = record(rows, &changing, (&delta, &since), &write, entries, ground);
+    let next = next.map(|row| Row { version, since, ..row });
+    if rows.several {
+        rows.written.insert(key.clone(), next.clone());
+    }
+    let gone = prev.map(|row| Row { provenance: write.provenance, ..row });
+    let row = next.or(gone).ok_or_else(|| absent(&key))?;
     Ok(Written { row, change: Some(change) })
 }
 
@@ -116,7 +122,7 @@ enum Next {
     Gone,
 }
 
-/// The row after the write, checked; its version is still missing.
+/// The row after the write, checked; its version is still missing, and since when each field is what it is.
 fn next_row(
     state: &State,
     concept: &Concept,
@@ -145,7 +151,7 @@ fn next_row(
             return Ok(Next::Same(prev.clone()));
         }
     }
-    let mut row = Row {
+    Ok(Next::Row(Row {
         concept: key.0.clone(),
         space: key.1.clone(),
         id: key.2.clone(),
@@ -157,11 +163,7 @@ fn next_row(
         provenance: write.provenance.clone(),
         fields,
         sealed,
-    };
-    if let Some(prev) = prev {
-        row.since = since(concept, prev, &row, write, ground);
-    }
-    Ok(Next::Row(row))
+    }))
 }
 
 fn merged(mut fields: Map<String, Value>, patch: &Map<String, Value>) -> Map<String, Value> {
@@ -267,20 +269,11 @@ fn opened(state: &State, row: &Row, pointer: &str, now: &str, before: &str) -> b
     open(before).is_some_and(|before| open(now) == Some(before))
 }
 
-fn since(
-    concept: &Concept,
-    prev: &Row,
-    next: &Row,
-    write: &Write,
-    ground: &Ground<'_>,
-) -> BTreeMap<String, String> {
-    let (actor, provenance) = (write.actor.as_str(), &write.provenance);
-    let changing =
-        Changing { concept, prev: Some(prev), next: Some(next), actor, provenance, now: ground.now };
+/// A row that was just made is as old as its fields, and says nothing of them.
+fn since(changing: &Changing<'_>, delta: &Map<String, Value>) -> BTreeMap<String, String> {
+    let (Some(prev), Some(_)) = (changing.prev, changing.next) else { return BTreeMap::new() };
     let mut since = prev.since.clone();
-    for name in changing.delta().keys() {
-        since.insert(name.clone(), ground.now.to_string());
-    }
+    since.extend(delta.keys().map(|name| (name.clone(), changing.now.to_string())));
     since
 }
 
@@ -317,6 +310,7 @@ fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row) -> Result<(), Refusal> 
 fn record(
     rows: &Rows<'_>,
     changing: &Changing<'_>,
+    (delta, since): (&Map<String, Value>, &BTreeMap<String, String>),
     write: &Write,
     entries: &mut Vec<Entry>,
     ground: &mut Ground<'_>,
@@ -325,8 +319,7 @@ fn record(
         entries.extend(raised(rows.state, ground));
     }
     let change = changing.change();
-    let delta = changing.delta();
-    let payload = changing.payload(&delta);
+    let payload = changing.payload(delta);
     let Some(row) = changing.next.or(changing.prev) else { return (change, 0) };
     let version = ground.next + entries.len() as u64;
     let envelope = Envelope {
@@ -343,7 +336,7 @@ fn record(
     let derived = changing.concept.derived(
         changing.prev.map(|row| &row.fields),
         changing.next.map(|row| &row.fields),
-        &delta,
+        delta,
     );
     entries.push(event(envelope.clone(), &payload, version, ground));
     let changed = Changed {
@@ -352,7 +345,7 @@ fn record(
         space: row.space.clone(),
         id: row.id.clone(),
         prev: changing.prev.map(|row| row.version),
-        since: changing.next.map(|row| row.since.clone()).unwrap_or_default(),
+        since: since.clone(),
         sealed: changing.next.map(|row| row.sealed.clone()).unwrap_or_default(),
     };
     if !planted("event_without_change") {
@@ -449,7 +442,7 @@ impl Rows<'_> {
 
 /// Rows are bounded, because their events carry them several times.
 fn check_size(fields: &Map<String, Value>) -> Result<(), Problem> {
-    let bytes = serde_json::to_string(fields).map_or(0, |text| text.len());
+    let bytes = model::json::length(fields);
     if bytes <= ROW_BYTES_MAX {
         return Ok(());
     }

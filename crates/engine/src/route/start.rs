@@ -297,6 +297,9 @@ pub fn blank(draft: &mut Draft<'_>, automation: &Arc<Automation>, trigger: &str,
 
 /// The next one that queued behind a run that has ended.
 pub fn next_queued(draft: &mut Draft<'_>, automation: &str, key: &str) -> Result<()> {
+    if draft.state.pending().is_empty() {
+        return Ok(());
+    }
     let stage = (automation.to_owned(), key.to_owned());
     // One that has expired meanwhile makes way for the one behind it. A pause holds them all.
     while draft.state.runs.stage.get(&stage).is_none_or(|live| live.is_empty())

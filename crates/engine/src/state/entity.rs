@@ -377,5 +377,5 @@ pub(super) fn load_catalog(db: &Connection) -> Result<Catalog> {
 }
 
 fn json_or_none(map: &BTreeMap<String, String>) -> Option<String> {
-    (!map.is_empty()).then(|| serde_json::json!(map).to_string())
+    (!map.is_empty()).then(|| serde_json::to_string(map).expect("a map of texts is JSON"))
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use model::record::{OccurrenceId, RunEnded, RunMoved, RunStarted, Status, WaitEnded};
 use model::{Position, Timestamp};
 use rusqlite::{OptionalExtension, params};
+use serde::Deserialize;
 
 pub use gate::{DRAINING, GateKey, Pending, Setting};
 pub(super) use load::load;
@@ -30,7 +31,7 @@ use super::{Result, State};
 use crate::apply::Place;
 use crate::automation::Automation;
 use crate::faults::planted;
-use crate::run::{Ended, Run, Wait, WaitId, WaitKind};
+use crate::run::{Ended, Run, Wait, WaitId, WaitKind, Walked};
 
 /// What a live run is, without what it has done.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,8 +79,8 @@ pub enum Timer {
 pub struct Runs {
     pub live: BTreeMap<Position, Brief>,
     by_id: HashMap<String, Position>,
-    /// Since the last COMMIT; `None`: it ended.
-    changed: HashMap<Position, Option<Run>>,
+    /// Since the last COMMIT; `None`: it ended. Boxed, because the map grows with every batch and would move them.
+    changed: HashMap<Position, Option<Box<Run>>>,
     /// Runs that can walk on, in the order in which they could.
     pub ready: VecDeque<Position>,
     pub timers: BTreeSet<(Timestamp, Timer)>,
@@ -130,14 +131,17 @@ impl Runs {
     }
 
     fn enter(&mut self, position: Position, brief: Brief) {
-        *self.on_version.entry(brief.hash.clone()).or_default() += 1;
+        match self.on_version.get_mut(&brief.hash) {
+            Some(count) => *count += 1,
+            None => _ = self.on_version.insert(brief.hash.clone(), 1),
+        }
         self.by_id.insert(brief.id.clone(), position);
         self.stage.entry((brief.automation.clone(), brief.key.clone())).or_default().insert(position);
         self.live.insert(position, brief);
     }
 
     fn leave(&mut self, run: &Run) {
-        self.live.remove(&run.position);
+        let Some(brief) = self.live.remove(&run.position) else { return };
         if let Some(count) = self.on_version.get_mut(&run.hash) {
             *count -= 1;
             if *count == 0 {
@@ -145,7 +149,7 @@ impl Runs {
             }
         }
         self.by_id.remove(&run.id);
-        let place = (run.automation.clone(), run.key.clone());
+        let place = (brief.automation, brief.key);
         if let Some(stage) = self.stage.get_mut(&place) {
             stage.remove(&run.position);
             if stage.is_empty() {
@@ -236,7 +240,7 @@ impl Runs {
 impl State {
     pub fn run(&self, position: Position) -> Result<Option<Run>> {
         if let Some(changed) = self.runs.changed.get(&position) {
-            return Ok(changed.clone());
+            return Ok(changed.as_deref().cloned());
         }
         if !self.runs.live.contains_key(&position) {
             return Ok(None);
@@ -247,10 +251,10 @@ impl State {
     }
 
     /// As [`State::run`], to be put back changed or not at all.
-    fn take_run(&mut self, position: Position) -> Result<Option<Run>> {
+    fn take_run(&mut self, position: Position) -> Result<Option<Box<Run>>> {
         match self.runs.changed.remove(&position) {
             Some(changed) => Ok(changed),
-            None => self.run(position),
+            None => Ok(self.run(position)?.map(Box::new)),
         }
     }
 
@@ -261,7 +265,7 @@ impl State {
         self.runs.make_ready(run.position, place.position);
         self.runs.events.keep(run.reads());
         self.open_rows += 1;
-        self.runs.changed.insert(run.position, Some(run));
+        self.runs.changed.insert(run.position, Some(Box::new(run)));
         Ok(())
     }
 
@@ -269,7 +273,7 @@ impl State {
         let Some(mut run) = self.take_run(moved.run)? else { return Ok(()) };
         let tried = self.runs.disarm(&run);
         self.runs.let_go(&run);
-        run.walk = serde_json::from_value(moved.state.clone()).unwrap_or_default();
+        run.walk = Walked::deserialize(&moved.state).unwrap_or_default();
         run.status = moved.status;
         self.runs.arm(&run, &tried);
         self.runs.hold_on(&run);
@@ -331,7 +335,7 @@ impl State {
 
     /// Writes what changed since the last COMMIT.
     pub(super) fn store_runs(&mut self) -> Result<()> {
-        let mut changed: Vec<_> = std::mem::take(&mut self.runs.changed).into_iter().collect();
+        let mut changed: Vec<_> = self.runs.changed.drain().collect();
         changed.sort_by_key(|(position, _)| *position);
         for (position, run) in changed {
             match run {
@@ -356,7 +360,7 @@ impl State {
     pub(crate) fn shift_runs(&mut self, by_ms: i64) -> Result<()> {
         let positions: Vec<Position> = self.runs.live.keys().copied().collect();
         for position in positions {
-            let Some(mut run) = self.run(position)? else { continue };
+            let Some(mut run) = self.run(position)?.map(Box::new) else { continue };
             let counts = |wait: &Wait| wait.lasts_ms.is_some() || wait.held().is_some();
             if run.walk.deadline.is_none() && !run.walk.waits.iter().any(counts) {
                 continue;

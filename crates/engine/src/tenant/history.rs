@@ -28,6 +28,8 @@ use crate::state::run::Pending;
 
 /// Records that wait for being folded before somebody who writes does it, too.
 const QUEUE_MAX: usize = 65_536;
+/// Records for which room is kept.
+const SPARE_MAX: usize = 8_192;
 /// Runs and decisions that are forgotten in one transaction.
 const DROPPED_AT_ONCE: usize = 1_000;
 /// Events that are looked at to say what nearly matched.
@@ -49,13 +51,29 @@ pub struct Past {
 #[derive(Default)]
 struct Queue {
     records: Vec<(Place, RunRecord)>,
+    /// The room of the last ones: a list that grows from nothing is copied again and again.
+    spare: Vec<(Place, RunRecord)>,
     /// Records after this position come through the queue, those before from the ledger.
     after: Position,
 }
 
 impl Past {
     pub fn after(head: Position) -> Past {
-        Past { queue: Mutex::new(Queue { records: Vec::new(), after: head }), ..Past::default() }
+        Past { queue: Mutex::new(Queue { after: head, ..Queue::default() }), ..Past::default() }
+    }
+}
+
+impl Queue {
+    fn take(&mut self) -> Vec<(Place, RunRecord)> {
+        std::mem::replace(&mut self.records, std::mem::take(&mut self.spare))
+    }
+
+    /// No more room is kept than these needed.
+    fn give_back(&mut self, mut room: Vec<(Place, RunRecord)>) {
+        let needed = room.len().min(SPARE_MAX);
+        room.clear();
+        room.shrink_to(needed);
+        self.spare = room;
     }
 }
 
@@ -151,7 +169,7 @@ impl Tenant {
             *slot = Some(self.open_history(after)?);
         }
         let Some(history) = slot.as_mut() else { return Err(super::closing()) };
-        let records = std::mem::take(&mut lock(&self.0.past.queue).records);
+        let records = lock(&self.0.past.queue).take();
         let last = records.last().map_or(0, |(place, _)| place.position);
         let through = through.max(last).max(history.position);
         if let Err(fault) = history.fold(&records, through) {
@@ -161,6 +179,7 @@ impl Tenant {
             return Err(broken(fault));
         }
         self.tell_ends(history, &records);
+        lock(&self.0.past.queue).give_back(records);
         look(history)
     }
 

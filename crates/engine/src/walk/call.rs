@@ -120,11 +120,12 @@ impl Walk<'_, '_> {
         let args = self.args(call)?;
         let catalog = self.draft.state.catalog.clone();
         let mutation = catalog.mutation_ready(&call.name)?;
-        let mut write = mutation.write(&self.actor(), args.clone(), self.env.now)?;
+        let told = args.get("space").and_then(Value::as_str).map(str::to_owned);
+        let mut write = mutation.write(&self.actor(), args, self.env.now)?;
         let concept = catalog.concept(&write.concept)?;
         write.space = match (&concept.definition.scope, self.env.space.as_str()) {
             (Scope::Global, _) => occurrence::SYSTEM.to_owned(),
-            (_, occurrence::SYSTEM) => self.space_for(write.concept.as_str(), write.id.as_deref(), &args)?,
+            (_, occurrence::SYSTEM) => self.space_for(write.concept.as_str(), write.id.as_deref(), told)?,
             (_, space) => space.to_owned(),
         };
         if let Some(caller) = &self.outside {
@@ -155,7 +156,7 @@ impl Walk<'_, '_> {
         self.too_big()?;
         self.draft.add_all(entries)?;
         let written = written.pop().ok_or_else(|| failure(Code::Internal, "a write had no answer"))?;
-        Ok(Flow::Done(declared::node(&written.row)))
+        Ok(Flow::Done(declared::node(written.row)))
     }
 
     /// What began the run, as rows tell it: the topic of its event, or `cron`, or `manual`.
@@ -173,9 +174,9 @@ impl Walk<'_, '_> {
     }
 
     /// Where a run that sees all spaces writes: as told, else where the row is, else the default.
-    fn space_for(&self, concept: &str, id: Option<&str>, args: &Map<String, Value>) -> Result<String> {
-        if let Some(space) = args.get("space").and_then(Value::as_str) {
-            return Ok(space.to_owned());
+    fn space_for(&self, concept: &str, id: Option<&str>, told: Option<String>) -> Result<String> {
+        if let Some(space) = told {
+            return Ok(space);
         }
         let row = match id {
             Some(id) => self.draft.state.only_row(concept, id)?,

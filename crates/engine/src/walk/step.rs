@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::Code;
 use model::definition::{Action, OnError, Retry, Step};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, Stopped, Walk, failure};
 use crate::condition;
@@ -22,7 +22,7 @@ impl Walk<'_, '_> {
             self.forget(wait);
             at.inside = None;
         } else if at.inside.is_none() && !self.wanted(step)? {
-            self.note(path, step, "skipped", at.failures, json!({}));
+            self.note(path, step, "skipped", at.failures, Map::new());
             self.bind(step, Value::Null);
             return Ok(Flow::Done(Value::Null));
         }
@@ -47,13 +47,9 @@ impl Walk<'_, '_> {
                 }
                 if let Flow::Done(output) = &flow {
                     let vars = self.vars_of(&step.action);
-                    self.note(
-                        path,
-                        step,
-                        "completed",
-                        at.failures,
-                        json!({ "output": output, "vars": vars, "duration": self.lasted(at) }),
-                    );
+                    let duration = self.lasted(at).map_or(Value::Null, Value::from);
+                    let said = [("output", output.clone()), ("vars", vars), ("duration", duration)];
+                    self.note(path, step, "completed", at.failures, fields(said));
                     self.bind(step, output.clone());
                 }
                 Ok(flow)
@@ -110,8 +106,8 @@ impl Walk<'_, '_> {
     fn failed(&mut self, step: &Step, at: &mut Block, path: &str, failure: Failure) -> Result<Flow> {
         at.limit.take().into_iter().for_each(|limit| self.forget(limit));
         at.failures += 1;
-        let error =
-            json!({"error": {"code": failure.code, "message": failure.message, "class": failure.class}});
+        let error = json!({"code": failure.code, "message": failure.message, "class": failure.class});
+        let error = fields([("error", error)]);
         // The outside said that it will end the same way each time, or until somebody pays.
         let outside = matches!(step.action, Action::Http(_) | Action::Outside(_));
         let is_final = failure.class == "budget" || failure.class == "permanent" && outside;
@@ -124,8 +120,8 @@ impl Walk<'_, '_> {
             at.inside = Some(Box::new(Inside::Retry(wait)));
             return Ok(Flow::Blocked);
         }
-        let mut ended = error.clone();
-        ended["duration"] = json!(self.lasted(at));
+        let mut ended = error;
+        ended.extend(self.lasted(at).map(|seconds| ("duration".to_owned(), seconds.into())));
         self.note(path, step, "failed", at.failures, ended);
         if step.on_error == OnError::Continue {
             self.bind(step, Value::Null);
@@ -185,30 +181,46 @@ impl Walk<'_, '_> {
         outputs.insert(id.clone(), output);
     }
 
-    pub(super) fn note(&mut self, path: &str, step: &Step, status: &str, failures: u32, more: Value) {
+    /// `more` is said where it is not null.
+    pub(super) fn note(
+        &mut self,
+        path: &str,
+        step: &Step,
+        status: &str,
+        failures: u32,
+        more: Map<String, Value>,
+    ) {
         if self.logic > 0 {
             return;
         }
         let attempts = failures + u32::from(matches!(status, "completed"));
-        let mut note = json!({"path": path, "kind": kind_of(&step.action), "status": status});
+        let mut note = more;
+        note.retain(|_, value| !value.is_null());
+        let mut say = |name: &str, value: Value| _ = note.insert(name.to_owned(), value);
+        say("path", path.into());
+        say("kind", kind_of(&step.action).into());
+        say("status", status.into());
         if attempts > 0 {
-            note["attempts"] = attempts.into();
+            say("attempts", attempts.into());
         }
-        if let (Value::Object(note), Value::Object(more)) = (&mut note, more) {
-            note.extend(step.id.iter().map(|id| ("id".to_owned(), Value::from(id.as_str()))));
-            note.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
+        if let Some(id) = &step.id {
+            say("id", id.as_str().into());
         }
         if let Some(by) = self.by.take() {
-            note["by"] = by.into();
+            say("by", by.into());
         }
         if let Some(event) = self.took.take() {
-            note["event"] = event.into();
+            say("event", event.into());
         }
         if !self.run.walk.band.is_least() {
-            note["band"] = self.run.walk.band.as_str().into();
+            say("band", self.run.walk.band.as_str().into());
         }
-        self.trace.push(note);
+        self.trace.push(Value::Object(note));
     }
+}
+
+fn fields<const N: usize>(said: [(&str, Value); N]) -> Map<String, Value> {
+    said.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn is_refused_call(step: &Step, failure: &Failure) -> bool {

@@ -141,8 +141,12 @@ impl<T: Copy + Ord> Trie<T> {
 
     /// Whether no value is filed.
     pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && !self.has_wild()
+    }
+
+    fn has_wild(&self) -> bool {
         let root = &self.nodes[ROOT as usize];
-        self.exact.is_empty() && root.children == 0 && root.values.is_empty()
+        root.children > 0 || !root.values.is_empty()
     }
 
     fn walk(&self, topic: &str, wild_first: bool, out: &mut Vec<T>) {
@@ -161,6 +165,9 @@ impl<T: Copy + Ord> Trie<T> {
 
     /// The patterns with wildcards; gives how many nodes had values.
     fn walk_wild(&self, topic: &str, wild_first: bool, out: &mut Vec<T>) -> usize {
+        if !self.has_wild() {
+            return 0;
+        }
         let (mut here, mut next) = (Vec::with_capacity(8), Vec::with_capacity(8));
         if wild_first {
             self.enter(ROOT, &mut here);

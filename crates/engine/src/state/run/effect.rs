@@ -56,7 +56,7 @@ impl State {
         }
         self.runs.wakes.insert(id, wait);
         self.open_rows += 1;
-        self.runs.changed.insert(id.0, Some(run));
+        self.runs.changed.insert(id.0, Some(Box::new(run)));
         Ok(())
     }
 }
