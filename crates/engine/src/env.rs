@@ -87,7 +87,10 @@ impl About {
             "input" => self.input(),
             "actor" => Cow::Borrowed(&self.event["actor"]),
             "args" => Cow::Owned(self.args()),
-            "ctx" => Cow::Owned(json!({"input": self.input(), "event": *self.event})),
+            // As seed 000 has it: what came is the envelope, not its payload.
+            "ctx" => {
+                Cow::Owned(json!({"input": *self.event, "event": *self.event, "output": null, "error": ""}))
+            }
             "trigger" => {
                 let trigger = self.trigger.as_deref().and_then(|id| self.automation.trigger(id));
                 Cow::Owned(occurrence::trigger_value(trigger, &self.event))

@@ -156,6 +156,9 @@ pub struct Loop {
     pub open: Vec<Round>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<Value>,
+    /// What the steps of the round before came to, for a `while` that asks.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub before: Map<String, Value>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -23,6 +23,8 @@ use crate::state::{Result, State};
 
 /// Instants that one catch-up may run.
 const ALL_MAX: u32 = 1_000;
+/// So soon after its time an instant is on time: a tick may be late, a process that was down is not so short.
+const ON_TIME: Duration = Duration::from_secs(60);
 /// Less than this is no step of the clock.
 const STEP: Duration = Duration::from_secs(1);
 
@@ -120,7 +122,7 @@ fn next(
 ) -> Result<Option<Timestamp>> {
     let Some(calendar) = &trigger.calendar else { return absent::due(state, automation, trigger, through) };
     let at = calendar.next_after(through);
-    Ok(at.map(|at| at.plus(jitter(&trigger.definition.id, at, spread(&trigger.definition.on)))))
+    Ok(at.map(|at| fires_at(trigger, at)))
 }
 
 fn spread(on: &TriggerKind) -> std::time::Duration {
@@ -172,7 +174,11 @@ pub fn fire(draft: &mut Draft<'_>, name: &str, trigger_id: &str) -> Result<()> {
         verdicts.push(many((&automation, trigger, calendar), Outcome::Skipped, "disabled", &span));
         return finish(draft, &automation, trigger, verdicts, last, &[]);
     }
-    let (runs, missed) = chosen(calendar, &catch_up(&trigger.definition), &due, draft.now);
+    let mut runs: Vec<(Timestamp, bool)> =
+        held_up(calendar, trigger, &due, draft.now).map(|at| (at, false)).collect();
+    let rest = due.after(calendar, runs.last().map(|(at, _)| *at));
+    let (chosen, missed) = chosen((calendar, trigger), &rest, draft.now);
+    runs.extend(chosen);
     for (reason, span) in missed.into_iter().filter(|(_, span)| span.count > 0) {
         verdicts.push(many((&automation, trigger, calendar), Outcome::Missed, reason, &span));
     }
@@ -186,16 +192,44 @@ struct Due {
     count: u64,
 }
 
+impl Due {
+    /// Those after one that is settled.
+    fn after(&self, calendar: &Calendar, settled: Option<Timestamp>) -> Due {
+        let Some(settled) = settled else { return Due { ..*self } };
+        let last = self.last.filter(|last| *last > settled);
+        Due { first: settled, last, count: last.map_or(0, |last| calendar.count(settled, last)) }
+    }
+}
+
+/// When an instant fires.
+fn fires_at(trigger: &Trigger, at: Timestamp) -> Timestamp {
+    at.plus(jitter(&trigger.definition.id, at, spread(&trigger.definition.on)))
+}
+
+/// Instants fire in their order: one whose jitter has not passed is not due, and none after it.
 fn due(calendar: &Calendar, trigger: &Trigger, from: Timestamp, now: Timestamp) -> Due {
-    let late =
-        |at: &Timestamp| at.plus(jitter(&trigger.definition.id, *at, spread(&trigger.definition.on))) <= now;
-    let mut last = calendar.latest(from, now);
-    // An instant whose jitter has not passed is not due yet.
-    while let Some(at) = last.filter(|at| !late(at)) {
-        last = calendar.latest(from, Timestamp::from_nanos(at.nanos() - 1));
+    let mut last = calendar.latest(from, now.minus(spread(&trigger.definition.on)));
+    while let Some(next) =
+        calendar.next_after(last.unwrap_or(from)).filter(|at| fires_at(trigger, *at) <= now)
+    {
+        last = Some(next);
     }
     let count = last.map_or(0, |last| calendar.count(from, last));
     Due { first: from, last, count }
+}
+
+/// Due instants that only waited for the jitter of the first of them: they are as much on time as that.
+fn held_up(
+    calendar: &Calendar,
+    trigger: &Trigger,
+    due: &Due,
+    now: Timestamp,
+) -> impl Iterator<Item = Timestamp> {
+    let first = calendar.next_after(due.first).filter(|_| !spread(&trigger.definition.on).is_zero());
+    let until = first.map(|first| fires_at(trigger, first)).filter(|until| until.plus(ON_TIME) > now);
+    let last = due.last;
+    let held = move |at: &Timestamp| Some(*at) <= last && Some(fires_at(trigger, *at)) <= until;
+    std::iter::successors(first, |at| calendar.next_after(*at)).take_while(held).take(ALL_MAX as usize)
 }
 
 /// Instants with one fate: after the one, up to the other.
@@ -209,17 +243,15 @@ type Missed = Vec<(&'static str, Span)>;
 
 /// Which instants run, each with whether it is a late one, and which do not, by the reason.
 fn chosen(
-    calendar: &Calendar,
-    policy: &CatchUp,
+    (calendar, trigger): (&Calendar, &Trigger),
     due: &Due,
     now: Timestamp,
 ) -> (Vec<(Timestamp, bool)>, Missed) {
     let Some(last) = due.last else { return (Vec::new(), Vec::new()) };
-    // Within a minute it is on time: a tick may be late, a process that was down is not so short.
-    let on_time = last.plus(std::time::Duration::from_secs(60)) > now;
+    let on_time = fires_at(trigger, last).plus(ON_TIME) > now;
     let all = Span { after: due.first, through: last, count: due.count };
     let all_but_last = || Span { after: due.first, through: just_before(last), count: due.count - 1 };
-    match policy {
+    match &catch_up(&trigger.definition) {
         CatchUp::None if on_time => (vec![(last, false)], vec![("catch_up_none", all_but_last())]),
         CatchUp::None => (Vec::new(), vec![("catch_up_none", all)]),
         CatchUp::Latest => (vec![(last, !on_time || due.count > 1)], vec![("not_latest", all_but_last())]),
@@ -286,7 +318,7 @@ fn finish(
         let event = event(automation, trigger, *at);
         // A restart is for the first of them only: none of the others is to be cut short by the next.
         let begins = index == 0 && automation.definition.mode.kind == ModeKind::Restart;
-        let in_turn = all && (*late || runs.len() > 1) && !begins;
+        let in_turn = (all && *late || runs.len() > 1) && !begins;
         let instant = Instant { at: *at, late: *late, in_turn, event, set: Vec::new() };
         meet(draft, automation, trigger, instant)?;
     }

@@ -11,9 +11,12 @@ use serde_json::{Value, json};
 use super::publish::engine_event;
 use super::{Decided, Entry, Ground, Refusal, done, not_found, nothing, one};
 use crate::command::{Answer, Failing, Fate, Why};
+use crate::deliver::matcher::{Match, Matcher};
 use crate::entropy::derived;
 use crate::faults::planted;
+use crate::state::rows::DeadLetter;
 use crate::state::{Group, State};
+use crate::tenant::event_from_json;
 
 /// What a dead letter keeps of an event whose content was erased.
 pub(crate) const ERASED: &str = r#"{"erased":true}"#;
@@ -27,12 +30,16 @@ pub(super) fn known<'a>(state: &'a State, name: &str) -> Result<&'a Group, Refus
 pub(super) fn put(
     state: &State,
     name: String,
-    definition: Definition,
+    mut definition: Definition,
     floor: Position,
     ground: &mut Ground<'_>,
 ) -> Result<Decided, Refusal> {
     let existing = state.groups.get(&name);
     let created = existing.is_none();
+    // Where it began is read when it is made, and stays what it was.
+    if let Some(group) = existing {
+        definition.start.clone_from(&group.definition.start);
+    }
     if existing.is_some_and(|group| group.definition == definition) {
         return Ok(Decided { answer: Answer::Group { created }, ..nothing(ground) });
     }
@@ -61,21 +68,29 @@ pub(super) fn unhalt(state: &State, name: String, ground: &mut Ground<'_>) -> Re
     Ok(one(Record::GroupHalted { group: name, position: 0 }, ground))
 }
 
-/// Dead letters above the new floor will be delivered again: in the same commit they are dead letters no more.
+/// Dead letters above the new floor will be delivered again: in the same commit they are dead letters no more. Those that the
+/// group, as it is now, would not take stay: nothing else would tell of them.
 pub(super) fn seek(
     state: &State,
     name: String,
     floor: Position,
     ground: &mut Ground<'_>,
 ) -> Result<Decided, Refusal> {
-    known(state, &name)?;
+    let matcher = Matcher::new(&known(state, &name)?.definition).ok();
+    let taken = |dead: &&DeadLetter| match (&matcher, event_from_json(&dead.event)) {
+        (Some(matcher), Some(event)) => matches!(matcher.test(&event), Match::Yes { .. }),
+        _ => true,
+    };
     let mut entries = Vec::new();
     let mut after = floor;
     loop {
         let page = state.dead_letters(&name, after, REVIVED_MAX)?;
         let Some(last) = page.last() else { break };
         after = last.position;
-        let positions = page.iter().map(|dead| dead.position).collect();
+        let positions: Vec<Position> = page.iter().filter(taken).map(|dead| dead.position).collect();
+        if positions.is_empty() {
+            continue;
+        }
         entries.push(Entry::new(Record::GroupRedriven { group: name.clone(), positions }, ground.entropy));
     }
     entries.push(Entry::new(Record::GroupSeeked { group: name, floor }, ground.entropy));

@@ -6,6 +6,7 @@ mod again;
 mod logic;
 mod refused;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::event::Event;
@@ -19,9 +20,11 @@ use crate::automation::Automations;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
 use crate::faults::planted;
+use crate::gate::mode;
 use crate::route::{self, start, wake_due};
 use crate::run::{Wait, WaitKind, approval};
 use crate::schedule;
+use crate::state::State;
 use crate::state::run::{DRAINING, Timer};
 use crate::walk::{self, Invoked, Stopped};
 
@@ -252,13 +255,17 @@ fn looked(
     Ok(done(draft))
 }
 
-/// Serves what is due by now, oldest first.
+/// Serves what is due by now, oldest first. What would find a run in its way that has just begun follows when that has walked:
+/// one that takes no time must not keep others from starting only because all came due at once.
 fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
+    let mut begun: BTreeSet<String> = BTreeSet::new();
     for _ in 0..DUE_MAX {
         let Some((at, timer)) = draft.state.runs.timers.first().cloned() else { break };
-        if at > draft.now {
+        if at > draft.now || starts(draft.state, &timer).is_some_and(|automation| begun.contains(automation))
+        {
             break;
         }
+        let first = draft.next();
         match timer.clone() {
             // One that was held to its length may be left over from a wait that ended otherwise.
             Timer::Wait(id) if !planted("fire_by_index_id") && !is_waiting(draft, id)? => {}
@@ -270,9 +277,22 @@ fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
         }
         // Whatever it came to, this timer is over; one that was armed anew is a later one.
         draft.state.runs.timers.remove(&(at, timer));
+        let state = &draft.state;
+        let fresh = state.runs.ready.iter().rev().take_while(|run| **run >= first);
+        let in_the_way = fresh.filter(|run| mode::is_in_the_way(state, **run));
+        begun.extend(in_the_way.filter_map(|run| Some(state.runs.live.get(run)?.automation.clone())));
     }
     let more = draft.state.runs.timers.first().is_some_and(|(at, _)| *at <= draft.now);
     Ok(Answer::Admitted { more })
+}
+
+/// The automation that a timer may start a run of.
+fn starts<'a>(state: &'a State, timer: &'a Timer) -> Option<&'a str> {
+    match timer {
+        Timer::Pending(id) => state.pending().get(id).map(|pending| pending.automation.as_str()),
+        Timer::Schedule { automation, .. } => Some(automation),
+        _ => None,
+    }
 }
 
 fn is_waiting(draft: &Draft<'_>, (run, wait): crate::run::WaitId) -> Result<bool, Refusal> {

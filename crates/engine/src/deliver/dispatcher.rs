@@ -107,6 +107,9 @@ pub struct Dispatcher {
     /// Floor, `delivered_to` and `alone` as they were last recorded.
     flushed: (Position, Position, Position),
     delivered_to: Position,
+    /// The ledger says that something was handed out since it was opened. What went out before may go out again without raising
+    /// `delivered_to`, and where nothing is written a crash would look like the clean stop before it.
+    said: bool,
     /// A worker in process had taken all there was when it last looked.
     kept_up: bool,
     /// The suspect in flight with nothing beside it; 0: none is.
@@ -129,6 +132,7 @@ impl Dispatcher {
             scan_to: group.floor,
             flushed: (group.floor, group.delivered_to, group.alone),
             delivered_to: group.delivered_to,
+            said: false,
             kept_up: false,
             alone: 0,
             offset: None,

@@ -238,7 +238,7 @@ impl Tenant {
                     run
                 }
                 Ok(None) => return Ok(Dispatched::Well),
-                Err(why) => return Ok(Dispatched::Failed(why)),
+                Err(not_well) => return Ok(not_well),
             },
         };
         Ok(match self.end_of(&run).await? {
@@ -248,13 +248,13 @@ impl Tenant {
         })
     }
 
-    /// The inner error is what the dispatch failed of; no run: its conditions did not want the event.
+    /// The inner error is what became of the dispatch; no run: nobody wanted the event.
     async fn start_for(
         &self,
         id: &str,
         subscription: &Subscription,
         (position, event): (Position, &Value),
-    ) -> Result<Result<Option<String>, String>, Problem> {
+    ) -> Result<Result<Option<String>, Dispatched>, Problem> {
         let said = &subscription.definition;
         let input = match &said["input_mapper"] {
             Value::Null => Ok(event["payload"].clone()),
@@ -262,18 +262,24 @@ impl Tenant {
         };
         let input = match input {
             Ok(input) => input,
-            Err(problem) => return Ok(Err(problem.detail().to_owned())),
+            Err(problem) => return Ok(Err(Dispatched::Failed(problem.detail().to_owned()))),
         };
         let automation = said["automation"].as_str().unwrap_or_default().to_owned();
         let (id, event) = (id.to_owned(), event.clone());
         let dispatch = SubscriptionCommand::Dispatch { id, automation, input, event, position };
         match self.ask(Command::Run(RunCommand::Subscription(dispatch))).await {
-            Ok(Answer::Started { run: None, reason, .. }) if reason.as_deref() != Some("conditions") => {
-                Ok(Err(format!("it was not started: {}", reason.unwrap_or_default())))
-            }
+            Ok(Answer::Started { run: None, reason, .. }) => Ok(match reason.as_deref() {
+                Some("conditions" | "disabled") => Ok(None),
+                Some("paused") => Err(Dispatched::Unfinished),
+                other => {
+                    Err(Dispatched::Failed(format!("it was not started: {}", other.unwrap_or_default())))
+                }
+            }),
             Ok(Answer::Started { run, .. }) => Ok(Ok(run)),
             Ok(_) => Err(unexpected()),
-            Err(problem) if problem.code() == Code::NotFound => Ok(Err(problem.detail().to_owned())),
+            Err(problem) if problem.code() == Code::NotFound => {
+                Ok(Err(Dispatched::Failed(problem.detail().to_owned())))
+            }
             Err(problem) => Err(problem),
         }
     }

@@ -95,7 +95,7 @@ impl Walk<'_, '_> {
         };
         loop {
             if state.open.is_empty() {
-                match self.another(repeat, &state) {
+                match self.another(repeat, &mut state) {
                     Ok(true) => {}
                     Ok(false) => return Ok(Flow::Done(state.outputs.pop().unwrap_or_default())),
                     Err(stopped) => {
@@ -118,6 +118,7 @@ impl Walk<'_, '_> {
             }
             let Some(mut round) = state.open.pop() else { continue };
             match self.round(repeat, &mut round, &mut state.outputs, path) {
+                Ok(None) if repeat.before.is_some() => state.before = round.outputs,
                 Ok(None) => {}
                 Ok(Some(Flow::Blocked)) => {
                     state.open.push(round);
@@ -196,7 +197,7 @@ impl Walk<'_, '_> {
     }
 
     /// Whether a further round is wanted.
-    fn another(&mut self, repeat: &Repeat, state: &Loop) -> Result<bool> {
+    fn another(&mut self, repeat: &Repeat, state: &mut Loop) -> Result<bool> {
         if let Some(rounds) = state.rounds {
             return Ok(state.next < rounds);
         }
@@ -204,7 +205,7 @@ impl Walk<'_, '_> {
             return Ok(false);
         }
         match &repeat.before {
-            Some(before) => self.holds(before, state.next, &mut Map::new()),
+            Some(before) => self.holds(before, state.next, &mut state.before),
             None => Ok(true),
         }
     }

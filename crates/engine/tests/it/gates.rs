@@ -195,6 +195,62 @@ async fn a_pause_keeps_instants_whose_time_stays_and_whose_gates_are_asked_after
 }
 
 #[tokio::test]
+async fn what_a_pause_kept_runs_one_after_the_other_where_a_run_takes_no_time() {
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nactions:\n  - publish: {topic: out.done, payload: {n: \"{{ event.payload.n }}\"}}\n";
+    let mut rig = rig(yaml).await;
+    rig.tenant.set_automation("a", Toggle::Pause).unwrap();
+    for n in 0..300 {
+        publish(&rig, "in.a", json!({"n": n})).await;
+    }
+    rig.crash();
+    rig.tenant.set_automation("a", Toggle::Resume).unwrap();
+    (0..4).for_each(|_| rig.pass(1));
+    let all: Vec<Value> = (0..300).map(|n| json!({"n": n})).collect();
+    assert_eq!(emitted(&rig, "out.done"), all, "more than one commit holds, each once and in order");
+}
+
+#[tokio::test]
+async fn what_comes_due_at_one_moment_does_not_stand_in_each_others_way() {
+    let yaml = "automation: page\ntriggers:\n  - state: {entity: \"v1:ha:entity\", field: state, to: down}\n    for: 5m\nactions:\n  - publish: {topic: out.page, payload: {id: \"{{ trigger.entity.id }}\"}}\n---\nautomation: tick\ntriggers:\n  - {cron: \"0 * * * *\"}\n  - {every: 1h}\nactions:\n  - publish: {topic: out.tick}\n";
+    let rig = rig(yaml).await;
+    for id in ["api", "db", "web"] {
+        set(&rig, id, "ok").await;
+        set(&rig, id, "down").await;
+    }
+    rig.pass(300);
+    assert_eq!(emitted(&rig, "out.page").len(), 3, "{:?}", outcomes(&rig, "page"));
+    rig.pass(3_300);
+    assert_eq!(emitted(&rig, "out.tick").len(), 2, "{:?}", outcomes(&rig, "tick"));
+}
+
+#[tokio::test]
+async fn a_pause_that_is_lifted_ends_no_draining() {
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nmode: queued\nactions:\n  - delay: 1h\n  - publish: {topic: out.done}\n";
+    let rig = rig(yaml).await;
+    for _ in 0..3 {
+        publish(&rig, "in.a", json!({})).await;
+    }
+    for toggle in [Toggle::Pause, Toggle::Drain] {
+        rig.tenant.set_automation("a", toggle).unwrap();
+    }
+    rig.pass(3_600);
+    rig.tenant.set_automation("a", Toggle::Resume).unwrap();
+    (0..3).for_each(|_| rig.pass(3_600));
+    assert_eq!(outcomes(&rig, "a"), ["ran", "ran", "ran"], "what was taken is finished");
+}
+
+#[tokio::test]
+async fn an_instant_delayed_by_its_jitter_is_on_time() {
+    let yaml = "automation: hourly\ntriggers:\n  - {cron: \"0 * * * *\", jitter: 30m, catch_up: none}\nactions:\n  - publish: {topic: out.hour}\n---\nautomation: often\ntriggers:\n  - {every: 1m, jitter: 3m}\nactions:\n  - publish: {topic: out.often}\n";
+    let rig = rig(yaml).await;
+    (0..5 * 3_600 / 15).for_each(|_| rig.pass(15));
+    let hourly = outcomes(&rig, "hourly");
+    assert!((4..=5).contains(&hourly.len()) && hourly.iter().all(|of| of == "ran"), "{hourly:?}");
+    let often = outcomes(&rig, "often");
+    assert!((296..=300).contains(&often.len()) && often.iter().all(|of| of == "ran"), "{often:?}");
+}
+
+#[tokio::test]
 async fn a_pause_holds_what_a_gate_lets_go_and_those_in_the_queue() {
     let yaml = "automation: a\ntriggers:\n  - event: slow.*\n    debounce: {for: 5s}\n  - event: in.*\nmode: queued\nactions:\n  - delay: 10s\n  - publish: {topic: out.done, payload: {n: \"{{ event.payload.n }}\"}}\n";
     let mut rig = rig(yaml).await;

@@ -106,6 +106,19 @@ async fn wait_for_takes_an_event_that_came_before_the_step_was_reached() {
 }
 
 #[tokio::test]
+async fn what_came_is_the_envelope_and_a_while_sees_what_the_round_before_came_to() {
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nactions:\n  - publish: {topic: out.ctx, payload: {topic: \"{{ ctx.input.topic }}\", k: \"{{ ctx.input.payload.k }}\"}}\n  - repeat:\n      while: 'index == 0 || steps.got.output.duplicate == false && index < 3'\n      max: 10\n      do:\n        - id: got\n          publish: {topic: out.round}\n        - delay: 1s\n";
+    let mut rig = rig(yaml).await;
+    publish(&rig, "in.a", json!({"k": 7})).await;
+    assert_eq!(emitted(&rig, "out.ctx"), [json!({"topic": "in.a", "k": 7})]);
+    for _ in 0..5 {
+        rig.crash();
+        rig.pass(1);
+    }
+    assert_eq!(emitted(&rig, "out.round").len(), 3);
+}
+
+#[tokio::test]
 async fn modes_share_the_stage() {
     for (mode, live, out) in [
         ("single", 1, vec![1]),

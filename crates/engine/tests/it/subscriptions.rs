@@ -1,6 +1,7 @@
 //! Subscriptions of seed 003: events of a group start runs, and one that fails holds the rest.
 
 use engine::Caller;
+use engine::command::Toggle;
 use serde_json::{Value, json};
 
 use crate::rig::Rig;
@@ -100,4 +101,25 @@ async fn what_cannot_be_a_subscription_is_refused_where_it_is_wrong() {
         let problem = rig.tenant.put_subscription("s", &definition).await.unwrap_err();
         assert_eq!(problem.pointer(), Some(pointer), "{problem}");
     }
+}
+
+#[tokio::test]
+async fn a_paused_automation_holds_the_drain_and_one_that_is_off_takes_nothing() {
+    let rig = rig(GOOD).await;
+    price(&rig).await;
+    rig.tenant.set_automation("reprice", Toggle::Pause).unwrap();
+    publish(&rig, "price.changed", json!({"sku": "one", "new": 10})).await;
+    let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert!(drained.triggered.is_empty() && drained.halted_on.is_some(), "{drained:?}");
+    assert!(emitted(&rig, "workflow.dispatch_failed").is_empty(), "nothing failed");
+    rig.tenant.set_automation("reprice", Toggle::Resume).unwrap();
+    rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!(emitted(&rig, "out.priced").len(), 1);
+    rig.tenant.set_automation("reprice", Toggle::Disable).unwrap();
+    publish(&rig, "price.changed", json!({"sku": "two", "new": 10})).await;
+    let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert!(drained.triggered.is_empty() && drained.halted_on.is_none(), "{drained:?}");
+    rig.tenant.set_automation("reprice", Toggle::Enable).unwrap();
+    rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!(emitted(&rig, "out.priced").len(), 1, "what came while it was off is over");
 }

@@ -96,6 +96,46 @@ async fn a_clean_stop_with_a_suspect_out_is_no_conviction() {
 }
 
 #[tokio::test]
+async fn a_poison_event_is_found_though_each_crash_is_followed_by_a_clean_stop() {
+    let mut rig = Rig::new();
+    rig.tenant.put_group("g", &json!({"pattern": "p", "backoff": {"base": 0, "max": 0}})).await.unwrap();
+    let (poison, fine) = (rig.publish("p", 1).await, rig.publish("p", 2).await);
+    let mut lives = 0;
+    while rig.dead("g").is_empty() && lives < 20 {
+        rig.tenant.pull("g", 1, Duration::ZERO).await.unwrap();
+        rig.crash();
+        // Somebody looks, as a command of the shell does.
+        rig.tenant.close_now().unwrap();
+        rig.open_again();
+        lives += 1;
+    }
+    assert_eq!(
+        (rig.dead("g"), lives),
+        (vec![poison], 11),
+        "ten crashes, and what then asks finds it convicted"
+    );
+    assert_eq!(positions(&rig.pull("g").await), [fine]);
+}
+
+#[tokio::test]
+async fn a_seek_keeps_dead_letters_that_the_group_would_not_take_again() {
+    let rig = Rig::new();
+    let body = |pattern: &str| json!({"pattern": pattern, "start": "beginning", "max_retries": 0});
+    rig.tenant.put_group("g", &body("x.#")).await.unwrap();
+    let position = rig.publish("x.a", 1).await;
+    let got = rig.pull("g").await;
+    rig.tenant.nack("g", &tokens(&got), None, None).await.unwrap();
+    rig.tenant.put_group("g", &json!({"pattern": "y.#"})).await.unwrap();
+    rig.tenant.seek("g", Start::Beginning).await.unwrap();
+    assert_eq!(rig.dead("g"), [position], "nothing else would tell of it");
+    assert_eq!(rig.tenant.group("g").unwrap().group.definition.start, Start::Beginning, "as it was made");
+    rig.tenant.put_group("g", &body("x.#")).await.unwrap();
+    rig.tenant.seek("g", Start::Beginning).await.unwrap();
+    assert!(rig.dead("g").is_empty());
+    assert_eq!(positions(&rig.pull("g").await), [position]);
+}
+
+#[tokio::test]
 async fn a_seek_back_takes_the_dead_letters_it_delivers_again_out_of_the_list() {
     let mut rig = Rig::new();
     let body = json!({"pattern": "#", "max_retries": 0, "ordering": "key", "key": "event.topic",

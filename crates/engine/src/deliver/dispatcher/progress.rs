@@ -29,6 +29,7 @@ impl Dispatcher {
         if !self.is_dirty() && !self.must_record() {
             return None;
         }
+        self.said |= self.in_flight() > 0;
         let settled = std::mem::take(&mut self.settled);
         let again = std::mem::take(&mut self.settled_again);
         let acked = std::mem::take(&mut self.acked);
@@ -44,7 +45,8 @@ impl Dispatcher {
 
     /// Whether what was handed out must be written before anybody gets it.
     pub fn must_record(&self) -> bool {
-        self.delivered_to > self.flushed.1 || self.alone != self.flushed.2
+        let unsaid = !self.said && self.in_flight() > 0;
+        unsaid || self.delivered_to > self.flushed.1 || self.alone != self.flushed.2
     }
 
     /// Whoever takes from here does it as soon as something comes, and has taken all there was.

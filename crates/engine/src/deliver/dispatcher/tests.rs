@@ -149,6 +149,19 @@ fn a_group_is_behind_by_what_is_known_to_match_and_has_not_expired() {
 }
 
 #[test]
+fn what_goes_out_again_after_a_clean_stop_is_written_once_so_that_a_crash_shows() {
+    let mut dispatcher = dispatcher(|group| group.delivered_to = 3);
+    assert!(!dispatcher.must_record() && dispatcher.progress().is_none(), "nothing is out");
+    out(&mut dispatcher, 1, at(0));
+    assert!(
+        dispatcher.must_record() && dispatcher.progress().is_some(),
+        "it stood below `delivered_to` before"
+    );
+    out(&mut dispatcher, 2, at(0));
+    assert!(!dispatcher.must_record() && dispatcher.progress().is_none(), "once a life is enough");
+}
+
+#[test]
 fn who_keeps_up_is_written_ahead_and_a_suspect_never_is() {
     let mut dispatcher = dispatcher(|_| ());
     out(&mut dispatcher, 3, at(0));

@@ -321,7 +321,10 @@ impl State {
         slot.hash = hash;
         slot.enabled = set.enabled.or(slot.enabled);
         slot.paused = set.paused.unwrap_or(slot.paused);
-        slot.reason.clone_from(&set.reason);
+        // A pause that is lifted ends no draining.
+        if set.enabled.is_some() || slot.reason.as_deref() != Some(DRAINING) {
+            slot.reason.clone_from(&set.reason);
+        }
         self.runs.gates.settings_touched = true;
         self.open_rows += 1;
     }
