@@ -11,6 +11,7 @@ use super::finding::{Severity, fault, suggest};
 use super::tree::{self, Body, Item, Note, Word};
 use crate::expr::fault::Fault;
 
+mod beside;
 mod concept;
 mod cycle;
 mod expr;

@@ -79,6 +79,21 @@ impl Checker<'_> {
         }
     }
 
+    /// What `state.<concept>.<id>.<field>` reads and its type, when the concept and the field are known.
+    pub(super) fn state_type(&self, node: &Node) -> Option<(Vec<String>, Type)> {
+        let steps = steps(node)?;
+        let name = steps.first()?.as_ref()?;
+        let ids = self.names.concept_ids.get(name).map_or(&[][..], Vec::as_slice);
+        let concept = match (self.names.concepts.get(name), ids) {
+            (Some(concept), _) => concept,
+            (None, [one]) => self.names.concepts.get(one)?,
+            _ => return None,
+        };
+        let fields: Vec<String> = steps.into_iter().skip(2).collect::<Option<_>>()?;
+        let of = field_at(concept, &fields).ok().flatten()?;
+        Some((fields, of))
+    }
+
     /// The type of a field, or a finding that it is not there; nothing for what an open concept may hold.
     fn field_known(&mut self, concept: &Concept, names: &[String], span: Span) -> Option<Type> {
         match field_at(concept, names) {

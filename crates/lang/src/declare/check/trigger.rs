@@ -155,7 +155,7 @@ impl Checker<'_> {
 
     /// `payload.<field>` of a change: a field that the concept does not have is likely a slip.
     fn trigger_fields(&mut self, node: &Node, on: &TriggerKind) {
-        let TriggerKind::Entity { concept, .. } = on else { return };
+        let Some(concept) = changed(on) else { return };
         let Some(concept) = self.names.concepts.get(concept).filter(|concept| !concept.open).cloned() else {
             return;
         };
@@ -183,11 +183,28 @@ impl Checker<'_> {
 impl Checker<'_> {
     /// Literals beside fields of the row that changed.
     fn trigger_literals(&mut self, node: &Node, on: &TriggerKind) {
-        let TriggerKind::Entity { concept, .. } = on else { return };
-        if let Some(concept) = self.names.concepts.get(concept).cloned() {
+        if let Some(concept) = changed(on).and_then(|id| self.names.concepts.get(id)).cloned() {
             self.literals(node, &concept, &|names| of_change(names));
         }
     }
+}
+
+/// The one concept whose changes start it, also when their topic is written out.
+fn changed(on: &TriggerKind) -> Option<&str> {
+    let patterns = match on {
+        TriggerKind::Entity { concept, .. } => return Some(concept),
+        TriggerKind::Event(patterns) => patterns,
+        _ => return None,
+    };
+    let mut concepts = patterns.iter().map(|topic| concept_of(topic));
+    let first = concepts.next()??;
+    concepts.all(|other| other == Some(first)).then_some(first)
+}
+
+/// `v1:shop:item` of `graph.node.updated.v1:shop:item`
+fn concept_of(topic: &str) -> Option<&str> {
+    let (change, concept) = topic.strip_prefix("graph.node.")?.split_once('.')?;
+    definition::Change::ALL.iter().any(|known| known.as_str() == change).then_some(concept)
 }
 
 /// The path below the row for `payload.<field>`, `payload.next.<field>` and the like.
