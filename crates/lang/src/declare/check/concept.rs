@@ -151,6 +151,7 @@ impl Checker<'_> {
                     self.error(fault(Code::EventTopicReserved, topic.span, what));
                 }
                 let when = when.as_ref().map(|node| {
+                    self.yes_or_no(node);
                     self.row_sides(node, concept);
                     self.plain_expr(node, &["prev", "next", "delta"])
                 });

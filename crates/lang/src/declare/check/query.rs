@@ -83,9 +83,13 @@ impl Checker<'_> {
             NodeKind::All(items) => items.iter().for_each(|item| self.conjuncts(item, concept, args, out)),
             NodeKind::When { given, body } => {
                 let when = Some(self.row_expr(given, concept, args));
+                self.yes_or_no(body);
                 out.push(Conjunct { when, test: self.row_expr(body, concept, args) });
             }
-            _ => out.push(Conjunct { when: None, test: self.row_expr(node, concept, args) }),
+            _ => {
+                self.yes_or_no(node);
+                out.push(Conjunct { when: None, test: self.row_expr(node, concept, args) });
+            }
         }
     }
 
