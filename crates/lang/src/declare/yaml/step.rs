@@ -349,11 +349,7 @@ impl Reading<'_> {
         }
         let any = match get(self.pairs, "wait") {
             None => false,
-            Some(wait) => match wait.text("all or any")?.text.as_str() {
-                "all" => false,
-                "any" => true,
-                _ => return Err(wait.wrong("all or any")),
-            },
+            Some(wait) => options::waits_for_any(&wait.text("all or any")?)?,
         };
         Ok(Action::Parallel { branches, any })
     }
@@ -361,6 +357,7 @@ impl Reading<'_> {
     fn repeat(&mut self, value: &Doc) -> Read<Action> {
         let pairs = value.map("count, while, until or for_each, and do")?;
         only(pairs, "repeat", &["count", "while", "until", "for_each", "max", "do", "actions"], self.faults);
+        self.one_end(pairs);
         let body =
             get(pairs, "do").or(get(pairs, "actions")).ok_or_else(|| value.wrong("repeat with \"do\""))?;
         let steps = self.steps(body);
@@ -384,6 +381,18 @@ impl Reading<'_> {
             return Err(value.wrong("repeat with \"count\", \"while\", \"until\" or \"for_each\""));
         };
         Ok(Action::Repeat { until, max, steps })
+    }
+
+    /// One of them says how often; a second one would be passed over in silence.
+    fn one_end(&mut self, pairs: &Pairs) {
+        let ends = ["count", "while", "until", "for_each"];
+        let mut given = pairs.iter().map(|(key, _)| key).filter(|key| ends.contains(&key.text.as_str()));
+        let Some(first) = given.next() else { return };
+        for key in given.filter(|key| key.text != first.text) {
+            let what = format!("{:?} stands beside {:?}: one of them says how often", key.text, first.text);
+            let hint = "keep one; \"max\" bounds \"while\" and \"until\"";
+            self.faults.push(fault(Code::DefinitionInvalid, key.span, what).hint(hint));
+        }
     }
 
     /// A reason, or `{reason, error}`; `error: true`, also beside it, makes it a failure.
