@@ -135,6 +135,8 @@ pub(crate) struct Trigger {
     pub(crate) filter: Option<Node>,
     /// Partition and gate keys.
     pub(crate) keys: Vec<Node>,
+    /// What is said and means nothing here.
+    pub(crate) ignored: Vec<Word>,
 }
 
 /// A value to be computed.

@@ -73,6 +73,11 @@ impl Checker<'_> {
         for concept in &trigger.concepts {
             self.trigger_concept(concept);
         }
+        for word in &trigger.ignored {
+            let what = format!("{:?} is accepted and ignored: the trigger hears every space", word.text);
+            let hint = "remove it; to hear one space alone add a filter: event.space == \"…\"";
+            self.warn(fault(Code::DefinitionTrigger, word.span, what).hint(hint));
+        }
         let mut made = trigger.made.clone();
         self.watched(&made.on, trigger.span);
         self.told_in_batches(&made, trigger.span);

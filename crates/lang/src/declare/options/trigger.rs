@@ -81,7 +81,8 @@ pub(crate) fn trigger(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Rea
     if let Some(id) = get(pairs, "id") {
         made.id = id.text("a name")?.text;
     }
-    let mut trigger = Trigger { span, made, concepts, filter: None, keys: Vec::new() };
+    let ignored = partition(pairs);
+    let mut trigger = Trigger { span, made, concepts, filter: None, keys: Vec::new(), ignored };
     for (key, doc) in pairs.iter().filter(|(key, _)| GATES.contains(&key.text.as_str())) {
         if absent && key.text == "for" {
             continue;
@@ -91,6 +92,14 @@ pub(crate) fn trigger(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Rea
         }
     }
     Ok(trigger)
+}
+
+/// A partition, unless it says what holds anyway: that all of them are heard.
+fn partition(pairs: &Pairs) -> Vec<Word> {
+    let narrow = |(key, doc): &&(Word, Doc)| {
+        key.text == "partition" && !matches!(&doc.kind, Kind::Text(text) if text == "*")
+    };
+    pairs.iter().filter(narrow).map(|(key, _)| key.clone()).collect()
 }
 
 struct Reading<'a> {
