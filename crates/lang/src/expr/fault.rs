@@ -1,5 +1,7 @@
 //! What goes wrong while an expression is read or evaluated, with the place in its text.
 
+use std::cmp::Reverse;
+
 use model::{Code, Problem};
 
 /// Bytes of the source, `start..end`.
@@ -85,10 +87,20 @@ fn floor(source: &str, mut at: usize) -> usize {
 
 /// The known word that `word` was probably meant to be.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let near = |other: &'a str| (distance(&word.to_lowercase(), &other.to_lowercase()), other);
-    let (distance, best) = known.into_iter().map(near).min()?;
-    let allowed = 1 + word.chars().count() / 4;
-    (distance <= allowed.min(3)).then_some(best)
+    let lower = word.to_lowercase();
+    let near = |other: &'a str| {
+        let known = other.to_lowercase();
+        // Of words equally far, the one that begins alike: the end of a word is what is forgotten.
+        let alike = lower.chars().zip(known.chars()).take_while(|(a, b)| a == b).count();
+        (distance(&lower, &known), Reverse(alike), other)
+    };
+    let (distance, _, best) = known.into_iter().filter(|other| *other != word).map(near).min()?;
+    let allowed = match word.chars().count() {
+        // Any letter is one edit from any other.
+        0 | 1 => 0,
+        letters => (1 + letters / 4).min(3),
+    };
+    (distance <= allowed).then_some(best)
 }
 
 /// Edits between two words, a swap of neighbours counting as one.

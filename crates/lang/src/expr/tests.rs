@@ -456,3 +456,18 @@ fn the_expressions_that_are_broken_above_are_whole() {
         assert!(Expr::compile(text, &Scope::EVENT).is_ok(), "{text}");
     }
 }
+
+#[test]
+fn what_is_suggested_is_another_name_that_is_there() {
+    let hint = |text: &str, roots: &[&str]| {
+        let problem = Expr::compile(text, &Scope::of(roots)).unwrap_err();
+        problem.hint_text().unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(hint("topic", &["now"]), "names here: now");
+    assert_eq!(hint("topc", &["event"]), "did you mean \"topic\"?");
+    assert_eq!(hint("event", &["now"]), "names here: now");
+    assert_eq!(hint("x", &["y"]), "names here: y");
+    assert_eq!(hint("X", &["x"]), "did you mean \"x\"?");
+    assert_eq!(hint("[1].wher(x => x > 1)", &[]), "did you mean \"where\"?");
+    assert_eq!(hint("startWith('a', 'b')", &[]), "did you mean \"startsWith\"?");
+}

@@ -46,9 +46,7 @@ impl Checker<'_> {
         {
             self.literals(&node, &concept, &of_row);
         }
-        if self.found.len() == before {
-            self.compiles(&node, scope);
-        }
+        self.compiles(&node, scope, before);
         (Expr(print(&node)), refs)
     }
 
@@ -213,18 +211,25 @@ impl Checker<'_> {
 
 impl Checker<'_> {
     /// Functions, methods, regular expressions: what the compiler of expressions knows.
-    fn compiles(&mut self, node: &Node, scope: &Scope) {
+    /// Of one in which something was found since `before`, only what else is unknown.
+    fn compiles(&mut self, node: &Node, scope: &Scope, before: usize) {
         let roots: Vec<&str> = scope.known().chain(BEHIND).collect();
-        let Err(mut fault) = crate::expr::check(node, &roots) else { return };
-        if fault.code == Code::ExprUnknownName {
-            let name = fault.what.split('"').nth(1).unwrap_or_default().to_owned();
-            let kinds = [Kind::Query, Kind::Mutation, Kind::Logic];
-            let declared = kinds.into_iter().flat_map(|kind| self.names.of(kind));
-            if let Some(near) = crate::expr::nearest(&name, declared) {
-                fault.hint = Some(format!("did you mean {near:?}?"));
+        let said: Vec<Span> = self.found[before..].iter().map(|(_, _, fault)| fault.span).collect();
+        for mut fault in crate::expr::check(node, &roots) {
+            let unknown = fault.code == Code::ExprUnknownName;
+            if !said.is_empty() && (!unknown || said.contains(&fault.span)) {
+                continue;
             }
+            if unknown {
+                let name = fault.what.split('"').nth(1).unwrap_or_default().to_owned();
+                let kinds = [Kind::Query, Kind::Mutation, Kind::Logic];
+                let declared = kinds.into_iter().flat_map(|kind| self.names.of(kind));
+                if let Some(near) = crate::expr::nearest(&name, declared) {
+                    fault.hint = Some(format!("did you mean {near:?}?"));
+                }
+            }
+            self.error(fault);
         }
-        self.error(fault);
     }
 }
 
