@@ -64,15 +64,12 @@ pub(crate) fn retry(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Retry> {
     })
 }
 
-pub(crate) fn ask(pairs: &Pairs, approve: bool, faults: &mut Vec<Fault>) -> Read<Action> {
+pub(crate) fn ask(pairs: &Pairs, approve: bool, span: Span, faults: &mut Vec<Fault>) -> Read<Action> {
     const KEYS: [&str; 7] = ["question", "form", "options", "to", "timeout", "expires", "default"];
     only(pairs, if approve { "approve" } else { "ask" }, &KEYS, faults);
     let question = get(pairs, "question").ok_or_else(|| {
-        fault(
-            Code::DefinitionInvalid,
-            pairs.first().map_or(Span::default(), |p| p.0.span),
-            "a question is missing",
-        )
+        let lacks = fault(Code::DefinitionInvalid, span, "a question is missing");
+        lacks.hint("add question: \"…\", what the person reads")
     })?;
     let options = match get(pairs, "options") {
         Some(options) => options.list("a list of answers")?.iter().map(Doc::literal).collect::<Read<_>>()?,

@@ -137,6 +137,15 @@ pub(crate) struct Trigger {
     pub(crate) keys: Vec<Node>,
     /// What is said and means nothing here.
     pub(crate) ignored: Vec<Word>,
+    pub(crate) watched: Watched,
+}
+
+/// Where a trigger on rows says what it watches.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) field: Option<Span>,
+    /// What the field is to come from or go to, or not; for a number `above`, then `below`.
+    pub(crate) values: Vec<(Value, Span)>,
 }
 
 /// A value to be computed.

@@ -34,9 +34,6 @@ impl Checker<'_> {
                 AsOf::Expr(self.expr(node, &scope).0)
             }
         });
-        if query.paginate == Some(0) {
-            self.error(fault(Code::DefinitionInvalid, item.name.span, "a page has at least one row"));
-        }
         let shape = query.shape.as_ref().and_then(|shape| self.shape_named(shape, &concept));
         Some(definition::Query {
             name: item.name.text.clone(),
