@@ -52,13 +52,31 @@ impl Fault {
 
     /// The problem a user sees: the byte in the text, and the line with the place underlined in the hint.
     pub(crate) fn problem(self, source: &str) -> Problem {
+        let at = format!("at byte {}", self.span.start);
+        self.problem_at(source, &at)
+    }
+
+    /// The same, with a place in words of the caller.
+    pub(crate) fn problem_at(self, source: &str, at: &str) -> Problem {
         let Span { start, end } = self.span;
         let picture = underline(source, start as usize, end as usize);
-        let hint = format!("{}\n{picture}", self.hint.as_deref().unwrap_or("look here"));
-        Problem::new(self.code, format!("{}, at byte {start}", self.what))
+        let hint = format!("{}\n{picture}", self.hint.as_deref().unwrap_or(usual(self.code)));
+        Problem::new(self.code, format!("{}, {at}", self.what))
             .hint(hint)
             .with("offset", start)
             .with("length", end.saturating_sub(start))
+    }
+}
+
+/// What mostly helps against faults of a kind that say nothing better.
+fn usual(code: Code) -> &'static str {
+    match code {
+        Code::ExprType => "convert what is marked: int(…), double(…), string(…), or test another value",
+        Code::ExprOverflow => "use double(…) where numbers grow this large",
+        Code::ExprDivideByZero => "test the divisor first: x != 0 && …",
+        Code::ExprLimit => "look at less: the lengths of nested loops multiply",
+        Code::ExprUnknownName => "write it as it is declared, capitals too",
+        _ => "change what is marked:",
     }
 }
 

@@ -471,3 +471,17 @@ fn what_is_suggested_is_another_name_that_is_there() {
     assert_eq!(hint("[1].wher(x => x > 1)", &[]), "did you mean \"where\"?");
     assert_eq!(hint("startWith('a', 'b')", &[]), "did you mean \"startsWith\"?");
 }
+
+#[test]
+fn a_search_is_not_blamed_on_another_word() {
+    let said = |text: &str| {
+        let expr = Expr::compile(text, &Scope::of(&[])).unwrap();
+        let problem = expr.eval(&[]).unwrap_err();
+        (problem.detail().to_owned(), problem.hint_text().unwrap_or_default().to_owned())
+    };
+    let (detail, hint) = said("5 has 3");
+    assert_eq!(detail, "\"5\" is an int; only a string or a list can be searched, at byte 0");
+    assert!(!hint.contains("look here"), "{hint}");
+    assert!(said("{'a': 1}.includes('a')").0.contains("only a string or a list can be searched"));
+    assert!(said("'53' contains 3").0.contains("a string is searched for a string"));
+}
