@@ -9,7 +9,7 @@ use super::scope::Scope;
 use crate::declare::doc::{Doc, Kind, parse_hole_within};
 use crate::declare::finding::fault;
 use crate::declare::tree::{self, Val, Word};
-use crate::expr::{Span, hole_len};
+use crate::expr::hole_len;
 
 /// Whether a text somewhere in it has something to fill in.
 pub(super) fn has_template(doc: &Doc) -> bool {
@@ -123,10 +123,9 @@ impl Checker<'_> {
             tree::Condition::Or(items) => Test::Or(all(self, items)),
             tree::Condition::Not(item) => Test::Not(Box::new(self.condition(item, scope, refs))),
             tree::Condition::Time(time) => Test::Time(time.clone()),
-            tree::Condition::State { entity, place, field, is, held } => {
+            tree::Condition::State { entity, place, field, is, watched, held } => {
                 self.entity_known(entity, *place);
-                let values: Vec<(Value, Span)> = is.iter().map(|value| (value.clone(), *place)).collect();
-                self.watched_field(entity, field, &values, *place);
+                self.watched_field(entity, field, &watched.values, watched.field.unwrap_or(*place));
                 let held = held.as_ref().map(|held| self.length(held, scope, refs));
                 Test::State { entity: entity.clone(), field: field.clone(), is: is.clone(), held }
             }

@@ -337,7 +337,7 @@ fn values(doc: &Doc) -> Option<Vec<Value>> {
 }
 
 /// The same values with their places.
-fn placed(doc: &Doc) -> Vec<(Value, Span)> {
+pub(super) fn placed(doc: &Doc) -> Vec<(Value, Span)> {
     match &doc.kind {
         Kind::Null => Vec::new(),
         Kind::List(items) => items.iter().map(|item| (item.json(), item.span)).collect(),
