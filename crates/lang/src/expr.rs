@@ -103,9 +103,12 @@ pub struct Read {
     pub field: Option<String>,
 }
 
-/// Whether a tree compiles over these names; for declarations, whose expressions have their places in a file.
-pub(crate) fn check(node: &ast::Node, roots: &[&str]) -> Result<(), fault::Fault> {
-    Compiler::new(&Scope::of(roots)).node(node.clone()).map(|_| ())
+/// Why a tree does not compile over these names; for declarations, whose expressions have their places in a file.
+pub(crate) fn check(node: &ast::Node, roots: &[&str]) -> Vec<fault::Fault> {
+    let scope = Scope { late: true, ..Scope::of(roots) };
+    let mut compiler = Compiler::new(&scope);
+    let failed = compiler.node(node.clone()).err();
+    compiler.unknown.into_iter().chain(failed).collect()
 }
 
 #[derive(Clone, Debug)]

@@ -73,10 +73,22 @@ impl Sources {
 pub fn is_read(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if path.is_dir() {
-        !name.starts_with(['.', '_']) && name != "target" && name != "node_modules"
+        !name.starts_with(['.', '_']) && name != "target" && name != "node_modules" && !is_circle(path)
     } else {
         is_source(&name)
     }
+}
+
+/// Whether a folder is a link to one that it lies in: what is there is read already, and would be again without end.
+fn is_circle(path: &Path) -> bool {
+    if !path.is_symlink() {
+        return false;
+    }
+    let Ok(real) = path.canonicalize() else { return false };
+    let whole = |path: &Path| path.canonicalize().ok();
+    // The way that was taken, link by link, and the folders around where it began.
+    let on_the_way = path.ancestors().skip(1).any(|folder| whole(folder).as_ref() == Some(&real));
+    on_the_way || path.parent().and_then(whole).is_some_and(|parent| parent.starts_with(&real))
 }
 
 fn is_domain(dir: &Path) -> bool {
@@ -95,5 +107,29 @@ fn unreadable(path: &Path, err: &std::io::Error) -> Problem {
     match err.kind() {
         std::io::ErrorKind::NotFound => Problem::new(Code::NotFound, what),
         _ => Problem::new(Code::UsageInvalid, what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_a_folder_around_it_is_not_followed() {
+        use std::os::unix::fs::symlink;
+        let root = std::env::temp_dir().join(format!("everwhen-circle-{}", std::process::id()));
+        let (shop, bank) = (root.join("wm/shop"), root.join("wm/bank"));
+        std::fs::create_dir_all(&shop).unwrap();
+        std::fs::create_dir_all(&bank).unwrap();
+        std::fs::create_dir_all(root.join("elsewhere")).unwrap();
+        std::fs::write(shop.join("concepts.ew"), "concept item { n int }\n").unwrap();
+        std::fs::write(root.join("elsewhere/concepts.ew"), "concept other { n int }\n").unwrap();
+        symlink("../wm", root.join("wm/loop")).unwrap();
+        symlink("../bank", shop.join("there")).unwrap();
+        symlink("../shop", bank.join("back")).unwrap();
+        symlink("../elsewhere", root.join("wm/linked")).unwrap();
+        let keys: Vec<String> = read(&[root.join("wm")]).unwrap().files.into_keys().collect();
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(keys, ["bank/back/concepts.ew", "linked/concepts.ew", "shop/concepts.ew"]);
     }
 }

@@ -64,12 +64,27 @@ pub(crate) fn automation(
         let what = format!("@{} stands beside @{}", other.name.text, first.name.text);
         faults.push(fault(Code::DefinitionDuplicate, other.span, what).hint("keep one of them"));
     }
+    const ONCE: [&str; 8] = ["description", "dedup", "mode", "storm", "space", "timeout", "version", "actor"];
+    faults.extend(twice(notes, |name| ONCE.contains(&name)));
     for note in notes {
         if let Err(fault) = apply(note, &mut automation, &order, faults) {
             faults.push(fault);
         }
     }
     automation
+}
+
+/// A fault for each annotation that stands there a second time, of those that are meant to stand there `once`.
+pub(crate) fn twice(notes: &[Note], once: impl Fn(&str) -> bool) -> Vec<Fault> {
+    let mut found = Vec::new();
+    for (at, note) in notes.iter().enumerate() {
+        let name = note.name.text.as_str();
+        if once(name) && notes[..at].iter().any(|earlier| earlier.name.text == name) {
+            let what = format!("@{name} stands here twice");
+            found.push(fault(Code::DefinitionDuplicate, note.span, what).hint("keep one of them"));
+        }
+    }
+    found
 }
 
 /// The arguments of an annotation as keys and values; what has no name is called `value`.

@@ -11,6 +11,8 @@ use super::finding::{Severity, fault, suggest};
 use super::tree::{self, Body, Item, Note, Word};
 use crate::expr::fault::Fault;
 
+mod against;
+mod beside;
 mod concept;
 mod cycle;
 mod expr;
@@ -150,6 +152,7 @@ impl<'s> Checker<'s> {
     fn notes(&mut self, item: &Item, what: &str, known: &[&str]) -> Option<String> {
         let always = ["description", "enabled", "mcp", "version", "tag"];
         let mut description = None;
+        self.notes_twice(&item.notes);
         for note in &item.notes {
             let name = note.name.text.as_str();
             if name == "description" {
@@ -161,6 +164,13 @@ impl<'s> Checker<'s> {
             }
         }
         description
+    }
+
+    /// Two annotations of one name: the second would win in silence.
+    fn notes_twice(&mut self, notes: &[Note]) {
+        annotate::twice(notes, |name| !matches!(name, "tag" | "requiresCapability"))
+            .into_iter()
+            .for_each(|twice| self.error(twice));
     }
 
     fn note_text(&mut self, note: &Note) -> Option<String> {

@@ -244,6 +244,14 @@ impl Doc {
     }
 }
 
+/// What was read, or nothing and a fault: one that is wrong does not hide that another is.
+pub(crate) fn kept<T: Default>(read: Read<T>, faults: &mut Vec<Fault>) -> T {
+    read.unwrap_or_else(|fault| {
+        faults.push(fault);
+        T::default()
+    })
+}
+
 /// The value of a key, if it is there.
 pub(crate) fn get<'a>(pairs: &'a [(Word, Doc)], key: &str) -> Option<&'a Doc> {
     pairs.iter().find(|(word, _)| word.text == key).map(|(_, doc)| doc)

@@ -81,7 +81,7 @@ impl Finding {
         let Finding { file, line, col, .. } = self;
         let (severity, code) = (self.severity.as_str(), self.code);
         let mut out = format!("{file}:{line}:{col}: {severity}: {} [{code}]\n", self.message);
-        let shown = text.lines().nth(line - 1).unwrap_or("");
+        let shown = text.lines().nth(line - 1).unwrap_or("").trim_start_matches('\u{feff}');
         let wide = shown.chars().count();
         let until = if self.end_line == self.line { self.end_col } else { wide + 1 };
         let carets = "^".repeat(until.saturating_sub(*col).max(1));
@@ -96,14 +96,18 @@ impl Finding {
     }
 }
 
-fn place(text: &str, at: usize) -> (usize, usize) {
+/// Line and column of a byte.
+pub(super) fn place(text: &str, at: usize) -> (usize, usize) {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
     }
     let before = &text[..at];
     let line_start = before.rfind('\n').map_or(0, |n| n + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].trim_start_matches('\u{feff}').chars().count() + 1,
+    )
 }
 
 /// A fault that is one of declarations.

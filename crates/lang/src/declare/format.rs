@@ -6,6 +6,7 @@
 
 use model::{Code, Problem};
 
+use super::finding::place;
 use super::parse;
 use crate::expr::Span;
 use crate::expr::lexer::{Lexed, Token, lex};
@@ -21,7 +22,8 @@ const OFF: &str = "// fmt: off";
 pub fn format(source: &str) -> Result<String, Problem> {
     let unread = |code: Code| matches!(code, Code::ExprSyntax | Code::ExprLimit | Code::ExprOverflow);
     if let Some(fault) = parse::parse(source).1.into_iter().find(|fault| unread(fault.code)) {
-        return Err(fault.problem(source));
+        let (line, col) = place(source, fault.span.start as usize);
+        return Err(fault.problem_at(source, &format!("at line {line}, column {col}")));
     }
     if source.lines().any(|line| line.trim() == OFF) {
         return Ok(source.to_owned());

@@ -4,7 +4,7 @@ use model::Code;
 use model::definition::{OnTimeout, Retry};
 
 use super::doc::{Doc, Kind, Read, get, only};
-use super::finding::fault;
+use super::finding::{fault, suggest};
 use super::tree::{Action, Ask, Field, Type, Word};
 use crate::expr::Span;
 use crate::expr::fault::Fault;
@@ -26,6 +26,18 @@ pub(crate) fn on_timeout(doc: &Doc) -> Read<OnTimeout> {
         "continue" => Ok(OnTimeout::Continue),
         "fail" => Ok(OnTimeout::Fail),
         _ => Err(doc.wrong("continue or fail")),
+    }
+}
+
+/// Whether `parallel` goes on with its first branch that ends, instead of with all.
+pub(crate) fn waits_for_any(word: &Word) -> Read<bool> {
+    match word.text.as_str() {
+        "all" => Ok(false),
+        "any" => Ok(true),
+        other => {
+            let what = format!("expected all or any, found {other:?}");
+            Err(suggest(fault(Code::DefinitionInvalid, word.span, what), other, ["all", "any"]))
+        }
     }
 }
 
@@ -52,15 +64,12 @@ pub(crate) fn retry(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Retry> {
     })
 }
 
-pub(crate) fn ask(pairs: &Pairs, approve: bool, faults: &mut Vec<Fault>) -> Read<Action> {
+pub(crate) fn ask(pairs: &Pairs, approve: bool, span: Span, faults: &mut Vec<Fault>) -> Read<Action> {
     const KEYS: [&str; 7] = ["question", "form", "options", "to", "timeout", "expires", "default"];
     only(pairs, if approve { "approve" } else { "ask" }, &KEYS, faults);
     let question = get(pairs, "question").ok_or_else(|| {
-        fault(
-            Code::DefinitionInvalid,
-            pairs.first().map_or(Span::default(), |p| p.0.span),
-            "a question is missing",
-        )
+        let lacks = fault(Code::DefinitionInvalid, span, "a question is missing");
+        lacks.hint("add question: \"…\", what the person reads")
     })?;
     let options = match get(pairs, "options") {
         Some(options) => options.list("a list of answers")?.iter().map(Doc::literal).collect::<Read<_>>()?,
@@ -101,7 +110,7 @@ pub(crate) fn http(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Read<A
     if !METHODS.contains(&method.as_str()) {
         let span = get(pairs, "method").map_or(span, |doc| doc.span);
         let unknown = fault(Code::DefinitionInvalid, span, format!("unknown method {method:?}"));
-        return Err(super::finding::suggest(unknown, &method, METHODS));
+        return Err(suggest(unknown, &method, METHODS));
     }
     let once = get(pairs, "once").map(Doc::yes_or_no).transpose()?.unwrap_or(false);
     Ok(Action::Http { method, url: url.val(), headers: get(pairs, "headers").map(Doc::val), body, once })

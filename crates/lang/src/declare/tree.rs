@@ -135,6 +135,17 @@ pub(crate) struct Trigger {
     pub(crate) filter: Option<Node>,
     /// Partition and gate keys.
     pub(crate) keys: Vec<Node>,
+    /// What is said and means nothing here.
+    pub(crate) ignored: Vec<Word>,
+    pub(crate) watched: Watched,
+}
+
+/// Where a trigger on rows, or a condition, says what it watches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) field: Option<Span>,
+    /// What the field is to come from or go to, or not; for a number `above`, then `below`.
+    pub(crate) values: Vec<(Value, Span)>,
 }
 
 /// A value to be computed.
@@ -158,8 +169,21 @@ pub(crate) enum Condition {
     Or(Vec<Condition>),
     Not(Box<Condition>),
     Time(definition::TimeOfDay),
-    State { entity: definition::EntityRef, place: Span, field: String, is: Vec<Value>, held: Option<Length> },
-    Numeric { value: Node, place: Span, above: Option<definition::Bound>, below: Option<definition::Bound> },
+    State {
+        entity: definition::EntityRef,
+        /// Of the entity.
+        place: Span,
+        field: String,
+        is: Vec<Value>,
+        watched: Watched,
+        held: Option<Length>,
+    },
+    Numeric {
+        value: Node,
+        place: Span,
+        above: Option<definition::Bound>,
+        below: Option<definition::Bound>,
+    },
 }
 
 #[derive(Debug)]

@@ -54,7 +54,15 @@ impl Compiler<'_> {
     fn function(&mut self, call: Call, span: Span) -> Result<Kind, Fault> {
         let fits = |how: How| how == How::Either || (how == How::Method) == call.receiver.is_some();
         let Some(name) = either_case(&call.name, |name| FUNCTIONS.iter().any(|f| f.0 == name)) else {
-            return self.later(unknown_function(&call));
+            let unknown = self.later(unknown_function(&call))?;
+            // What is passed to it may be wrong as well, and is said at once; to a method, names may be new ones.
+            let passed = match call.receiver {
+                Some(receiver) => vec![receiver],
+                None => call.args,
+            };
+            let passed = self.nodes(passed);
+            self.unknown.extend(passed.err());
+            return Ok(unknown);
         };
         let Some(&(_, function, least, most, _)) = FUNCTIONS.iter().find(|f| f.0 == name && fits(f.4)) else {
             let method = call.receiver.is_none();
@@ -264,14 +272,23 @@ fn arity(written: &str, (name, least, most): (&str, usize, usize), given: usize,
 
 fn effect(call: &Call) -> Fault {
     let what = format!("{:?} changes something outside, so it is no part of an expression", call.name);
-    Fault::new(Code::ExprSyntax, call.span, what)
-        .hint(format!("give it a step of its own: sent := {}(…)", call.name))
+    let hint = match call.name.to_ascii_lowercase().as_str() {
+        "si" => "ask with a step: answer := agent { prompt: \"…\" }".to_owned(),
+        _ => format!("give it a step of its own: sent := {}({{ topic: \"…\" }})", call.name),
+    };
+    Fault::new(Code::ExprSyntax, call.span, what).hint(hint)
 }
 
 fn unknown_function(call: &Call) -> Fault {
     let fault = Fault::new(Code::ExprUnknownName, call.span, format!("unknown function {:?}", call.name));
-    let macros = Macro::NAMES.iter().map(|m| m.0).chain(FORMS).chain(READERS.iter().map(|r| r.0));
-    match nearest(&call.name, FUNCTIONS.iter().map(|f| f.0).chain(macros)) {
+    let method = call.receiver.is_some();
+    let fits = |how: How| how == How::Either || (how == How::Method) == method;
+    let functions = FUNCTIONS.iter().filter(|f| fits(f.4)).map(|f| f.0);
+    let macros = Macro::NAMES.iter().filter(|_| method).map(|m| m.0);
+    let plain = FORMS.into_iter().chain(READERS.iter().map(|r| r.0)).filter(|_| !method);
+    let likely = nearest(&call.name, functions.chain(macros).chain(plain));
+    // A method may be called as a function, and then that is what is wrong.
+    match likely.or_else(|| nearest(&call.name, FUNCTIONS.iter().map(|f| f.0))) {
         Some(near) => fault.hint(format!("did you mean {near:?}?")),
         None => fault,
     }

@@ -15,11 +15,13 @@ pub(super) struct Compiler<'s> {
     /// Variables of the macros around, innermost last.
     pub(super) locals: Vec<String>,
     pub(super) reads: Vec<Read>,
+    /// What was put off until it is needed.
+    pub(super) unknown: Vec<Fault>,
 }
 
 impl<'s> Compiler<'s> {
     pub(super) fn new(scope: &'s Scope<'s>) -> Compiler<'s> {
-        Compiler { scope, locals: Vec::new(), reads: Vec::new() }
+        Compiler { scope, locals: Vec::new(), reads: Vec::new(), unknown: Vec::new() }
     }
 
     pub(super) fn node(&mut self, node: ast::Node) -> Result<Node, Fault> {
@@ -127,13 +129,19 @@ impl<'s> Compiler<'s> {
         }
         match TYPES.iter().find(|known| **known == name) {
             Some(known) => Ok(Kind::Type(known)),
-            None => self.later(self.unknown_name(name, span)),
+            None => {
+                let unknown = self.unknown_name(name, span);
+                self.later(unknown)
+            }
         }
     }
 
     fn unknown_name(&self, name: &str, span: Span) -> Fault {
         let fault = Fault::new(Code::ExprUnknownName, span, format!("unknown name {name:?}"));
-        let known = self.scope.roots.iter().chain(self.scope.shorthands).copied();
+        // A shorthand is a field of its root, and is there only when that is.
+        let of = if self.scope.rows { "payload" } else { "event" };
+        let shorthands = self.root(of).map_or(&[][..], |_| self.scope.shorthands);
+        let known = self.scope.roots.iter().chain(shorthands).copied();
         match nearest(name, known.clone().chain(self.locals.iter().map(String::as_str))) {
             Some(near) => fault.hint(format!("did you mean {near:?}?")),
             None if known.clone().next().is_none() => fault.hint("no names are in scope here"),
@@ -142,8 +150,12 @@ impl<'s> Compiler<'s> {
     }
 
     /// What is unknown is refused now, or when it is needed if the scope wants it so.
-    pub(super) fn later(&self, fault: Fault) -> Result<Kind, Fault> {
-        if self.scope.late { Ok(Kind::Unknown(fault.into())) } else { Err(fault) }
+    pub(super) fn later(&mut self, fault: Fault) -> Result<Kind, Fault> {
+        if !self.scope.late {
+            return Err(fault);
+        }
+        self.unknown.push(fault.clone());
+        Ok(Kind::Unknown(fault.into()))
     }
 
     pub(super) fn root(&self, name: &str) -> Option<usize> {

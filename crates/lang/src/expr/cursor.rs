@@ -123,6 +123,7 @@ impl<'s> Parser<'s> {
             Token::Sign("=") => fault.hint("compare with \"==\""),
             Token::Sign("|") => fault.hint("either: \"||\"; filters go inside {{ … }} only"),
             Token::Sign(";") => fault.hint("both: \"&&\""),
+            Token::End => fault.hint(format!("the text ends too early: add {wanted}")),
             _ => fault,
         }
     }

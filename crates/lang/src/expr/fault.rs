@@ -1,5 +1,7 @@
 //! What goes wrong while an expression is read or evaluated, with the place in its text.
 
+use std::cmp::Reverse;
+
 use model::{Code, Problem};
 
 /// Bytes of the source, `start..end`.
@@ -50,13 +52,31 @@ impl Fault {
 
     /// The problem a user sees: the byte in the text, and the line with the place underlined in the hint.
     pub(crate) fn problem(self, source: &str) -> Problem {
+        let at = format!("at byte {}", self.span.start);
+        self.problem_at(source, &at)
+    }
+
+    /// The same, with a place in words of the caller.
+    pub(crate) fn problem_at(self, source: &str, at: &str) -> Problem {
         let Span { start, end } = self.span;
         let picture = underline(source, start as usize, end as usize);
-        let hint = format!("{}\n{picture}", self.hint.as_deref().unwrap_or("look here"));
-        Problem::new(self.code, format!("{}, at byte {start}", self.what))
+        let hint = format!("{}\n{picture}", self.hint.as_deref().unwrap_or(usual(self.code)));
+        Problem::new(self.code, format!("{}, {at}", self.what))
             .hint(hint)
             .with("offset", start)
             .with("length", end.saturating_sub(start))
+    }
+}
+
+/// What mostly helps against faults of a kind that say nothing better.
+fn usual(code: Code) -> &'static str {
+    match code {
+        Code::ExprType => "convert what is marked: int(…), double(…), string(…), or test another value",
+        Code::ExprOverflow => "use double(…) where numbers grow this large",
+        Code::ExprDivideByZero => "test the divisor first: x != 0 && …",
+        Code::ExprLimit => "look at less: the lengths of nested loops multiply",
+        Code::ExprUnknownName => "write it as it is declared, capitals too",
+        _ => "change what is marked:",
     }
 }
 
@@ -85,10 +105,20 @@ fn floor(source: &str, mut at: usize) -> usize {
 
 /// The known word that `word` was probably meant to be.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let near = |other: &'a str| (distance(&word.to_lowercase(), &other.to_lowercase()), other);
-    let (distance, best) = known.into_iter().map(near).min()?;
-    let allowed = 1 + word.chars().count() / 4;
-    (distance <= allowed.min(3)).then_some(best)
+    let lower = word.to_lowercase();
+    let near = |other: &'a str| {
+        let known = other.to_lowercase();
+        // Of words equally far, the one that begins alike: the end of a word is what is forgotten.
+        let alike = lower.chars().zip(known.chars()).take_while(|(a, b)| a == b).count();
+        (distance(&lower, &known), Reverse(alike), other)
+    };
+    let (distance, _, best) = known.into_iter().filter(|other| *other != word).map(near).min()?;
+    let allowed = match word.chars().count() {
+        // Any letter is one edit from any other.
+        0 | 1 => 0,
+        letters => (1 + letters / 4).min(3),
+    };
+    (distance <= allowed).then_some(best)
 }
 
 /// Edits between two words, a swap of neighbours counting as one.

@@ -83,8 +83,13 @@ fn size<'a>(eval: &mut Eval<'a, '_>, node: &'a Node, span: Span) -> Out<'a> {
 fn contains<'a>(eval: &mut Eval<'a, '_>, of: &'a Node, part: &'a Node, span: Span) -> Out<'a> {
     let (value, wanted) = (eval.node(of)?, eval.node(part)?);
     if !value.is_list() {
-        let value = eval.text(value, of, "contains")?;
-        let wanted = eval.text(wanted, part, "contains")?;
+        // Said without a name: `contains`, `includes` and `has` all come here.
+        let Val::Text(value) = value else {
+            return Err(eval.mismatch(&value, of, "only a string or a list can be searched"));
+        };
+        let Val::Text(wanted) = wanted else {
+            return Err(eval.mismatch(&wanted, part, "a string is searched for a string"));
+        };
         eval.pay(1, value.len(), span)?;
         return Ok(Val::Bool(value.contains(wanted.as_ref())));
     }

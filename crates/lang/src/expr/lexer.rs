@@ -50,7 +50,9 @@ const SIGNS: [&str; 31] = [
 
 pub(crate) fn lex(source: &str) -> Lexed {
     let mut out = Lexed::default();
-    let (mut at, mut newline_before) = (0, false);
+    // Some editors begin a file with a byte order mark.
+    let mark = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let (mut at, mut newline_before) = (mark, false);
     loop {
         let blank_end = skip_blank(source, at, &mut out);
         newline_before |= source[at..blank_end].contains('\n');

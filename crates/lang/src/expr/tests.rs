@@ -456,3 +456,32 @@ fn the_expressions_that_are_broken_above_are_whole() {
         assert!(Expr::compile(text, &Scope::EVENT).is_ok(), "{text}");
     }
 }
+
+#[test]
+fn what_is_suggested_is_another_name_that_is_there() {
+    let hint = |text: &str, roots: &[&str]| {
+        let problem = Expr::compile(text, &Scope::of(roots)).unwrap_err();
+        problem.hint_text().unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(hint("topic", &["now"]), "names here: now");
+    assert_eq!(hint("topc", &["event"]), "did you mean \"topic\"?");
+    assert_eq!(hint("event", &["now"]), "names here: now");
+    assert_eq!(hint("x", &["y"]), "names here: y");
+    assert_eq!(hint("X", &["x"]), "did you mean \"x\"?");
+    assert_eq!(hint("[1].wher(x => x > 1)", &[]), "did you mean \"where\"?");
+    assert_eq!(hint("startWith('a', 'b')", &[]), "did you mean \"startsWith\"?");
+}
+
+#[test]
+fn a_search_is_not_blamed_on_another_word() {
+    let said = |text: &str| {
+        let expr = Expr::compile(text, &Scope::of(&[])).unwrap();
+        let problem = expr.eval(&[]).unwrap_err();
+        (problem.detail().to_owned(), problem.hint_text().unwrap_or_default().to_owned())
+    };
+    let (detail, hint) = said("5 has 3");
+    assert_eq!(detail, "\"5\" is an int; only a string or a list can be searched, at byte 0");
+    assert!(!hint.contains("look here"), "{hint}");
+    assert!(said("{'a': 1}.includes('a')").0.contains("only a string or a list can be searched"));
+    assert!(said("'53' contains 3").0.contains("a string is searched for a string"));
+}

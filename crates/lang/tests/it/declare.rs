@@ -177,6 +177,23 @@ fn formatting_twice_is_formatting_once_and_keeps_definitions_and_comments() {
 }
 
 #[test]
+fn a_byte_order_mark_is_passed_over() {
+    let checked = |text: &str| check_workspace(&BTreeMap::from([("a.ew".to_owned(), text.to_owned())]));
+    assert!(checked("\u{feff}concept item { n int }\n").findings.is_empty());
+    let wrong = "\u{feff}concept item { n itn }\n";
+    let found = checked(wrong).findings;
+    assert_eq!((found[0].line, found[0].col), (1, 18));
+    assert!(found[0].render(wrong).contains("\n  1 | concept item { n itn }\n    |                  ^^^\n"));
+    assert_eq!(format("\u{feff}concept  item { n int }\n").unwrap(), "concept item { n int }\n");
+}
+
+#[test]
+fn what_cannot_be_laid_out_is_named_by_its_line() {
+    let problem = format("concept item {\n  n int\n  m )\n}\n").unwrap_err();
+    assert!(problem.detail().ends_with(", at line 3, column 5"), "{}", problem.detail());
+}
+
+#[test]
 fn no_text_makes_the_checker_or_the_formatter_panic() {
     let sources = sources_of_goldens_and_examples();
     for seed in 1..=1_500_u64 {

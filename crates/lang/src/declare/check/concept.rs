@@ -15,6 +15,7 @@ use crate::declare::annotate;
 use crate::declare::doc::{Doc, get};
 use crate::declare::finding::{fault, suggest};
 use crate::declare::tree::{self, Body, Item, Member, Note, Word};
+use crate::expr::ast::Node;
 use crate::expr::fault::Fault;
 
 /// Intrinsics that a concept may not declare again. `version` and `space` are common words and stay free.
@@ -126,6 +127,7 @@ impl Checker<'_> {
                 if !concept.fields.iter().any(|field| field.name == owner.text) {
                     return Err(unknown_field(&owner, &concept.id, &concept.fields));
                 }
+                self.owner_is_text(&owner, concept);
                 concept.row_authz = Some(RowAuthz { owner: owner.text });
             }
             _ => {}
@@ -133,14 +135,24 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// An owner is compared with who asks, which is a text.
+    fn owner_is_text(&mut self, owner: &Word, concept: &definition::Concept) {
+        let text = [Type::String, Type::Any, Type::Json];
+        let field = concept.fields.iter().find(|field| field.name == owner.text);
+        let other = |of: &&Type| !text.contains(of) && !matches!(of, Type::Reference(_) | Type::Enum(_));
+        if let Some(of) = field.map(|field| &field.of).filter(other) {
+            let what = format!("the owner {:?} is {}: no user is ever that", owner.text, fits::type_name(of));
+            let hint = "name a string field, which holds the id of a user";
+            self.error(fault(Code::DefinitionType, owner.span, what).hint(hint));
+        }
+    }
+
     fn member(&mut self, member: &Member, concept: &mut definition::Concept) {
         match member {
             Member::Field(_) => {}
             Member::Relationship(note) => {
                 let made = self.relationship(note, concept);
-                if let Some(made) = self.take(made) {
-                    concept.relationships.push(made);
-                }
+                concept.relationships.extend(made);
             }
             Member::Derive { topic, when } => {
                 let reserved = model::topic::is_reserved(&topic.text);
@@ -151,6 +163,7 @@ impl Checker<'_> {
                     self.error(fault(Code::EventTopicReserved, topic.span, what));
                 }
                 let when = when.as_ref().map(|node| {
+                    self.yes_or_no(node);
                     self.row_sides(node, concept);
                     self.plain_expr(node, &["prev", "next", "delta"])
                 });
@@ -163,33 +176,31 @@ impl Checker<'_> {
         &mut self,
         note: &Note,
         concept: &definition::Concept,
-    ) -> Result<definition::Relationship, Fault> {
+    ) -> Option<definition::Relationship> {
         let pairs = annotate::pairs(note);
         let need = |key: &str| {
             let lacks = || fault(Code::DefinitionInvalid, note.span, format!("@relationship lacks {key:?}"));
             get(&pairs, key).ok_or_else(lacks)?.text("a name")
         };
-        let kind = need("type")?;
-        if !RELATIONS.contains(&kind.text.as_str()) {
+        let (kind, field, target) = (need("type"), need("field"), need("target"));
+        let direction = get(&pairs, "direction").map(direction).transpose();
+        if let Ok(kind) = &kind
+            && !RELATIONS.contains(&kind.text.as_str())
+        {
             let what = format!("there is no relationship {:?}", kind.text);
-            return Err(suggest(fault(Code::DefinitionInvalid, kind.span, what), &kind.text, RELATIONS));
+            self.error(suggest(fault(Code::DefinitionInvalid, kind.span, what), &kind.text, RELATIONS));
         }
-        let field = need("field")?;
-        if !concept.open && !concept.fields.iter().any(|known| known.name == field.text) {
-            return Err(unknown_field(&field, &concept.id, &concept.fields));
+        if let Ok(field) = &field
+            && !concept.open
+            && !concept.fields.iter().any(|known| known.name == field.text)
+        {
+            self.error(unknown_field(field, &concept.id, &concept.fields));
         }
-        let target = self.concept_named(&need("target")?).unwrap_or_default();
-        let direction = match get(&pairs, "direction") {
-            None => "outgoing".to_owned(),
-            Some(doc) => {
-                let word = doc.text("a direction")?.text;
-                if !["outgoing", "incoming", "bidirectional"].contains(&word.as_str()) {
-                    return Err(doc.wrong("\"outgoing\", \"incoming\" or \"bidirectional\""));
-                }
-                word
-            }
-        };
-        Ok(definition::Relationship { kind: kind.text, field: field.text, target, direction })
+        // Each part is looked at, and what is wrong with it said, before one that lacks ends it.
+        let direction = self.take(direction).flatten().unwrap_or_else(|| "outgoing".to_owned());
+        let target = self.take(target).and_then(|target| self.concept_named(&target)).unwrap_or_default();
+        let (kind, field) = (self.take(kind), self.take(field));
+        Some(definition::Relationship { kind: kind?.text, field: field?.text, target, direction })
     }
 
     /// Arguments of everything that has some, so that calls can be checked wherever they stand.
@@ -255,6 +266,7 @@ impl Checker<'_> {
             required: field.required,
             ..Field::default()
         };
+        self.notes_twice(&field.notes);
         for note in &field.notes {
             let set = self.field_note(note, field, &mut made);
             self.take(set);
@@ -322,8 +334,12 @@ impl Checker<'_> {
                 *bound = Some(number);
             }
             "enum" => {
-                let values = note.args.iter().map(|(_, node)| Doc::of(node.clone()).literal());
-                made.of = Type::Enum(values.collect::<Result<_, _>>()?);
+                if note.args.is_empty() {
+                    let what = "an enum without values, which nothing fits";
+                    let hint = "write what it may be: @enum(\"open\", \"done\")";
+                    return Err(fault(Code::DefinitionInvalid, note.span, what).hint(hint));
+                }
+                made.of = self.enumeration(note.args.iter().map(|(_, node)| node));
             }
             "variant" => made.of = self.variant(note, field)?,
             _ => {
@@ -367,13 +383,24 @@ impl Checker<'_> {
             tree::Type::List(inner) => Type::List(Box::new(self.of_type(inner))),
             tree::Type::Map(inner) => Type::Map(Box::new(self.of_type(inner))),
             tree::Type::Object(fields) => Type::Object(self.fields(fields.iter(), "object")),
-            tree::Type::Enum(values) => {
-                let values: Vec<Value> =
-                    values.iter().filter_map(|node| self.take(Doc::of(node.clone()).literal())).collect();
-                Type::Enum(values)
-            }
+            tree::Type::Enum(values) => self.enumeration(values.iter()),
             tree::Type::Named(word) => self.named_type(word),
         }
+    }
+
+    fn enumeration<'n>(&mut self, nodes: impl Iterator<Item = &'n Node>) -> Type {
+        let mut values: Vec<Value> = Vec::new();
+        for node in nodes {
+            let Some(value) = self.take(Doc::of(node.clone()).literal()) else { continue };
+            if values.contains(&value) {
+                let what = format!("the enum has {value} twice");
+                let twice = fault(Code::DefinitionDuplicate, node.span, what);
+                self.error(twice.hint("remove one, or write the value that was meant"));
+            } else {
+                values.push(value);
+            }
+        }
+        Type::Enum(values)
     }
 
     fn named_type(&mut self, word: &Word) -> Type {
@@ -401,6 +428,14 @@ impl Checker<'_> {
                 Type::Any
             }
         }
+    }
+}
+
+fn direction(doc: &Doc) -> Result<String, Fault> {
+    let word = doc.text("a direction")?.text;
+    match word.as_str() {
+        "outgoing" | "incoming" | "bidirectional" => Ok(word),
+        _ => Err(doc.wrong("\"outgoing\", \"incoming\" or \"bidirectional\"")),
     }
 }
 

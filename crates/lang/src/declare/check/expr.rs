@@ -6,13 +6,12 @@ use model::definition::{Concept, Expr, Field, Kind, Type};
 use super::concept::{INTRINSIC, unknown_field};
 use super::scope::Scope;
 use super::step::is_publish_event;
-use super::{Checker, fits, state};
-use crate::declare::doc::Doc;
+use super::{Checker, beside, state};
 use crate::declare::finding::{fault, suggest};
 use crate::declare::print::print;
 use crate::declare::tree::Word;
 use crate::declare::walk::{children, children_mut, path};
-use crate::expr::ast::{Kind as NodeKind, Literal, Node, Op};
+use crate::expr::ast::{Kind as NodeKind, Literal, Node};
 use crate::expr::{Span, TYPES};
 
 /// CEL's macros: `list.all(x, x > 1)` names its variable first.
@@ -47,20 +46,18 @@ impl Checker<'_> {
         {
             self.literals(&node, &concept, &of_row);
         }
-        if self.found.len() == before {
-            self.compiles(&node, scope);
-        }
+        self.compiles(&node, scope, before);
         (Expr(print(&node)), refs)
     }
 
     fn resolve(&mut self, node: &mut Node, pass: &mut Pass<'_>) {
-        let shadowed = pass.locals.iter().any(|local| local == "state");
-        if pass.scope.roots.iter().any(|root| root == "state")
-            && !shadowed
-            && let Some(steps) = state::steps(node)
-        {
-            self.state_path(&steps, node.span);
-            return state::indexes(node, &mut |at| self.resolve(at, pass));
+        if pass.reads_state() {
+            if let Some(steps) = state::steps(node) {
+                self.state_path(&steps, node.span);
+                return state::indexes(node, &mut |at| self.resolve(at, pass));
+            }
+            let misfits = beside::misfits(node, &|node| self.state_type(node));
+            misfits.into_iter().for_each(|misfit| self.error(misfit));
         }
         if let Some(names) = path(node) {
             let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
@@ -204,74 +201,35 @@ impl Checker<'_> {
 
     /// Literals beside a field of the row: `payload.status == "actve"` cannot be meant.
     pub(super) fn literals(&mut self, node: &Node, concept: &Concept, below: Below<'_>) {
-        if let NodeKind::Binary { op, left, right } = &node.kind {
-            let compares = matches!(
-                op,
-                Op::Equal | Op::Unequal | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual
-            );
-            if compares {
-                self.literal_beside(*op, (left, right), concept, below);
-                self.literal_beside(*op, (right, left), concept, below);
-            } else if matches!(op, Op::In | Op::NotIn) {
-                self.literal_beside(*op, (left, right), concept, below);
-            }
-        }
+        let misfits = beside::misfits(node, &|node| typed_path(node, concept, below));
+        misfits.into_iter().for_each(|misfit| self.error(misfit));
         let mut parts = Vec::new();
         children(node, &mut |child| parts.push(child));
         parts.into_iter().for_each(|child| self.literals(child, concept, below));
-    }
-
-    fn literal_beside(
-        &mut self,
-        op: Op,
-        (field, literal): (&Node, &Node),
-        concept: &Concept,
-        below: Below<'_>,
-    ) {
-        let Some((names, of)) = typed_path(field, concept, below) else { return };
-        let list = matches!(op, Op::In | Op::NotIn);
-        let items = match (&literal.kind, list) {
-            (NodeKind::List(items), true) => items.clone(),
-            (_, true) => return,
-            (_, false) => vec![literal.clone()],
-        };
-        for item in items {
-            let Ok(value) = Doc::of(item.clone()).literal() else { continue };
-            // An empty text stands for "missing" in filters.
-            if value.as_str() == Some("") || is_untyped(&item) {
-                continue;
-            }
-            // Numbers are ordered whatever they are, and only one that must be equal never is.
-            if op != Op::Equal && value.is_number() && matches!(of, Type::Int | Type::Double) {
-                continue;
-            }
-            if let Some(message) = fits::misfit_type(&of, &value) {
-                let what = format!("{:?} is never {value}: {message}", names.join("."));
-                let values = match &of {
-                    Type::Enum(values) => values.iter().filter_map(|value| value.as_str()).collect(),
-                    _ => Vec::new(),
-                };
-                let wrong = fault(Code::DefinitionType, item.span, what);
-                self.error(suggest(wrong, value.as_str().unwrap_or_default(), values));
-            }
-        }
     }
 }
 
 impl Checker<'_> {
     /// Functions, methods, regular expressions: what the compiler of expressions knows.
-    fn compiles(&mut self, node: &Node, scope: &Scope) {
+    /// Of one in which something was found since `before`, only what else is unknown.
+    fn compiles(&mut self, node: &Node, scope: &Scope, before: usize) {
         let roots: Vec<&str> = scope.known().chain(BEHIND).collect();
-        let Err(mut fault) = crate::expr::check(node, &roots) else { return };
-        if fault.code == Code::ExprUnknownName {
-            let name = fault.what.split('"').nth(1).unwrap_or_default().to_owned();
-            let kinds = [Kind::Query, Kind::Mutation, Kind::Logic];
-            let declared = kinds.into_iter().flat_map(|kind| self.names.of(kind));
-            if let Some(near) = crate::expr::nearest(&name, declared) {
-                fault.hint = Some(format!("did you mean {near:?}?"));
+        let said: Vec<Span> = self.found[before..].iter().map(|(_, _, fault)| fault.span).collect();
+        for mut fault in crate::expr::check(node, &roots) {
+            let unknown = fault.code == Code::ExprUnknownName;
+            if !said.is_empty() && (!unknown || said.contains(&fault.span)) {
+                continue;
             }
+            if unknown {
+                let name = fault.what.split('"').nth(1).unwrap_or_default().to_owned();
+                let kinds = [Kind::Query, Kind::Mutation, Kind::Logic];
+                let declared = kinds.into_iter().flat_map(|kind| self.names.of(kind));
+                if let Some(near) = crate::expr::nearest(&name, declared) {
+                    fault.hint = Some(format!("did you mean {near:?}?"));
+                }
+            }
+            self.error(fault);
         }
-        self.error(fault);
     }
 }
 
@@ -292,6 +250,14 @@ struct Pass<'p> {
     refs: Vec<String>,
 }
 
+impl Pass<'_> {
+    /// Whether the word `state` means the rows here.
+    fn reads_state(&self) -> bool {
+        let is_state = |name: &String| name == "state";
+        self.scope.roots.iter().any(is_state) && !self.locals.iter().any(is_state)
+    }
+}
+
 /// What is read of the row, and what that is declared to be; every row has its own instants.
 fn typed_path(node: &Node, concept: &Concept, below: Below<'_>) -> Option<(Vec<String>, Type)> {
     let names = path(node)?;
@@ -301,10 +267,6 @@ fn typed_path(node: &Node, concept: &Concept, below: Below<'_>) -> Option<(Vec<S
     let names = below(&names).filter(|names| !names.is_empty())?;
     let of = field_at(concept, &names).ok().flatten()?;
     Some((names, of))
-}
-
-fn is_untyped(node: &Node) -> bool {
-    matches!(node.kind, NodeKind::Literal(Literal::Duration(_) | Literal::Bytes(_)))
 }
 
 /// The type at a path below a row; an error names the part that is not there, and what is.

@@ -48,12 +48,25 @@ impl Checker<'_> {
         if id.is_none() && write != Write::Insert && !mutation.broken {
             id = self.id_from_args(item, write, &args);
         }
+        if write == Write::Delete {
+            self.deletes_only(mutation);
+        }
         let accept: Vec<String> = mutation.accept.iter().map(|field| field.text.clone()).collect();
         if write == Write::Insert && !mutation.broken {
             self.all_required(item, &concept, &accept, &stamp);
         }
         let name = item.name.text.clone();
         Some(definition::Mutation { name, concept: concept.id, write, description, args, id, accept, stamp })
+    }
+
+    /// A row that goes away keeps nothing that would be set.
+    fn deletes_only(&mut self, mutation: &tree::Mutation) {
+        let set = mutation.stamp.iter().map(|(field, _)| field).filter(|field| field.text != "id");
+        for field in set.chain(&mutation.accept) {
+            let what = format!("a delete sets nothing, and {:?} is a field", field.text);
+            let hint = "remove it, or write update { … } to set it";
+            self.error(fault(Code::DefinitionInvalid, field.span, what).hint(hint));
+        }
     }
 
     fn one_write(&mut self, item: &Item, mutation: &tree::Mutation) -> Option<Write> {

@@ -8,7 +8,7 @@ use model::definition::{Concept, Definition, Field, Kind};
 use super::Checker;
 use crate::declare::annotate;
 use crate::declare::finding::{fault, suggest};
-use crate::declare::tree::{Body, Item, Word};
+use crate::declare::tree::{Body, Item, Use, Word};
 
 /// Names that expressions already mean something by.
 const RESERVED: [&str; 14] = [
@@ -282,6 +282,9 @@ impl<'s> Checker<'s> {
         let mut seen: Vec<&str> = Vec::new();
         for import in &source.file.uses {
             let Some(there) = sources.iter().find(|other| other.module == import.module.text) else {
+                if self.names_nothing(import) {
+                    continue;
+                }
                 let what = format!("there is no module {:?}", import.module.text);
                 let unknown = fault(Code::DefinitionUnknownName, import.module.span, what);
                 let modules = sources.iter().map(|source| source.module.as_str());
@@ -302,6 +305,21 @@ impl<'s> Checker<'s> {
                 seen.push(&here.text);
             }
         }
+    }
+}
+
+impl Checker<'_> {
+    /// `use a.concepts`, which was read as the name `concepts` of a module `a`: a finding when that is a module.
+    fn names_nothing(&mut self, import: &Use) -> bool {
+        let [(name, _)] = import.names.as_slice() else { return false };
+        let whole = format!("{}.{}", import.module.text, name.text);
+        let sources = self.sources;
+        let Some(module) = sources.iter().find(|source| source.module == whole) else { return false };
+        let example = module.file.items.first().map_or("…", |item| item.name.text.as_str());
+        let what = format!("{whole:?} is a module, and nothing of it is named");
+        let named = fault(Code::DefinitionUnknownName, import.module.span.to(name.span), what);
+        self.error(named.hint(format!("write use {whole}.{{ {example} }}")));
+        true
     }
 }
 

@@ -34,9 +34,6 @@ impl Checker<'_> {
                 AsOf::Expr(self.expr(node, &scope).0)
             }
         });
-        if query.paginate == Some(0) {
-            self.error(fault(Code::DefinitionInvalid, item.name.span, "a page has at least one row"));
-        }
         let shape = query.shape.as_ref().and_then(|shape| self.shape_named(shape, &concept));
         Some(definition::Query {
             name: item.name.text.clone(),
@@ -83,9 +80,13 @@ impl Checker<'_> {
             NodeKind::All(items) => items.iter().for_each(|item| self.conjuncts(item, concept, args, out)),
             NodeKind::When { given, body } => {
                 let when = Some(self.row_expr(given, concept, args));
+                self.yes_or_no(body);
                 out.push(Conjunct { when, test: self.row_expr(body, concept, args) });
             }
-            _ => out.push(Conjunct { when: None, test: self.row_expr(node, concept, args) }),
+            _ => {
+                self.yes_or_no(node);
+                out.push(Conjunct { when: None, test: self.row_expr(node, concept, args) });
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::concept::unknown_field;
 use super::expr::{field_at, owned};
 use super::{Checker, fits};
 use crate::declare::finding::{fault, suggest};
-use crate::declare::tree::Word;
+use crate::declare::tree::{Trigger, Word};
 use crate::declare::walk::{children, path};
 use crate::expr::Span;
 use crate::expr::ast::{Kind, Literal, Node};
@@ -79,6 +79,21 @@ impl Checker<'_> {
         }
     }
 
+    /// What `state.<concept>.<id>.<field>` reads and its type, when the concept and the field are known.
+    pub(super) fn state_type(&self, node: &Node) -> Option<(Vec<String>, Type)> {
+        let steps = steps(node)?;
+        let name = steps.first()?.as_ref()?;
+        let ids = self.names.concept_ids.get(name).map_or(&[][..], Vec::as_slice);
+        let concept = match (self.names.concepts.get(name), ids) {
+            (Some(concept), _) => concept,
+            (None, [one]) => self.names.concepts.get(one)?,
+            _ => return None,
+        };
+        let fields: Vec<String> = steps.into_iter().skip(2).collect::<Option<_>>()?;
+        let of = field_at(concept, &fields).ok().flatten()?;
+        Some((fields, of))
+    }
+
     /// The type of a field, or a finding that it is not there; nothing for what an open concept may hold.
     fn field_known(&mut self, concept: &Concept, names: &[String], span: Span) -> Option<Type> {
         match field_at(concept, names) {
@@ -110,32 +125,40 @@ impl Checker<'_> {
     }
 
     /// The field of a `state` or `numeric_state` trigger, and the values it is to come from, go to or lie between.
-    pub(super) fn watched(&mut self, on: &TriggerKind, span: Span) {
-        match on {
-            TriggerKind::State { entities, field, from, to, not_from, not_to } => {
-                let values: Vec<&Value> =
-                    from.iter().flatten().chain(to.iter().flatten()).chain(not_from).chain(not_to).collect();
-                entities.iter().for_each(|entity| self.watched_field(entity, field, &values, span));
+    pub(super) fn watched(&mut self, trigger: &Trigger) {
+        let span = trigger.watched.field.unwrap_or(trigger.span);
+        match &trigger.made.on {
+            TriggerKind::State { entities, field, .. } => {
+                let values = &trigger.watched.values;
+                entities.iter().for_each(|entity| self.watched_field(entity, field, values, span));
             }
             TriggerKind::NumericState { entities, field, above, below } => {
                 let hint = "use a state trigger";
                 entities.iter().for_each(|entity| self.watched_number(entity, field, hint, span));
-                above.iter().chain(below).for_each(|bound| self.bound(bound, span));
+                for (bound, (_, span)) in above.iter().chain(below).zip(&trigger.watched.values) {
+                    self.bound(bound, *span);
+                }
             }
             _ => {}
         }
     }
 
-    pub(super) fn watched_field(&mut self, entity: &EntityRef, field: &str, values: &[&Value], span: Span) {
+    pub(super) fn watched_field(
+        &mut self,
+        entity: &EntityRef,
+        field: &str,
+        values: &[(Value, Span)],
+        span: Span,
+    ) {
         let Some(of) = self.watched_type(entity, field, span) else { return };
-        for value in values.iter().filter(|value| value.as_str() != Some("")) {
+        for (value, span) in values.iter().filter(|(value, _)| value.as_str() != Some("")) {
             if let Some(message) = fits::misfit_type(&of, value).filter(|_| !fits_as_text(&of, value)) {
                 let what = format!("{field:?} is never {value}: {message}");
                 let known = match &of {
                     Type::Enum(values) => values.iter().filter_map(Value::as_str).collect(),
                     _ => Vec::new(),
                 };
-                let wrong = fault(Code::DefinitionType, span, what);
+                let wrong = fault(Code::DefinitionType, *span, what);
                 self.error(suggest(wrong, value.as_str().unwrap_or_default(), known));
             }
         }
@@ -159,7 +182,15 @@ impl Checker<'_> {
 
     fn watched_number(&mut self, entity: &EntityRef, field: &str, hint: &str, span: Span) {
         let Some(of) = self.watched_type(entity, field, span) else { return };
-        if matches!(of, Type::Bool | Type::List(_) | Type::Map(_) | Type::Timestamp | Type::Reference(_)) {
+        // A text may hold a number, and an enum may have one among its values.
+        let number = |value: &Value| value.is_number() || fits_as_text(&Type::Double, value);
+        let never = match &of {
+            Type::Enum(values) => !values.iter().any(number),
+            of => {
+                matches!(of, Type::Bool | Type::List(_) | Type::Map(_) | Type::Timestamp | Type::Reference(_))
+            }
+        };
+        if never {
             let what = format!("{field:?} is {}, not a number", fits::type_name(&of));
             self.error(fault(Code::DefinitionType, span, what).hint(hint));
         }

@@ -94,6 +94,9 @@ impl Checker<'_> {
     fn action(&mut self, step: &Step, scope: &mut Scope, refs: &mut Refs) -> Action {
         use tree::Action as Given;
         match &step.action {
+            Given::Value(Val::Expr(node)) if self.passes_many(node) => {
+                Action::Value(Input::Template(serde_json::Value::Null))
+            }
             Given::Value(val) => Action::Value(self.input(val, scope, refs)),
             Given::Vars(pairs) => {
                 let pairs = pairs.iter().map(|(name, val)| (name.text.clone(), self.input(val, scope, refs)));
@@ -327,13 +330,27 @@ impl Checker<'_> {
         Action::Automation { call: Call { name: real, args }, wait }
     }
 
+    /// A finding when it is a call of something declared, by itself, with several values in its brackets.
+    fn passes_many(&mut self, node: &Node) -> bool {
+        let NodeKind::Call { receiver: None, name, name_span, args } = &node.kind else { return false };
+        let many = args.len() > 1 && self.is_declared(name);
+        if many {
+            let what = format!("{name:?} takes one object of arguments, not {} values", args.len());
+            let hint = format!("write {name}({{ name: value, … }})");
+            self.error(fault(Code::DefinitionArguments, *name_span, what).hint(hint));
+        }
+        many
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        let kinds = [Kind::Query, Kind::Mutation, Kind::Logic];
+        is_publish_event(name) || kinds.into_iter().any(|kind| self.names.has(kind, self.real(name)))
+    }
+
     /// A call of something declared, when an expression is nothing but that.
     fn declared_call(&self, node: &Node) -> Option<Called> {
         let NodeKind::Call { receiver: None, name, name_span, args } = &node.kind else { return None };
-        let real = self.real(name);
-        let kinds = [Kind::Query, Kind::Mutation, Kind::Logic];
-        let declared = is_publish_event(name) || kinds.into_iter().any(|kind| self.names.has(kind, real));
-        (declared && args.len() <= 1).then(|| Called {
+        (self.is_declared(name) && args.len() <= 1).then(|| Called {
             kind: Callee::Any,
             name: Word { text: name.clone(), span: *name_span },
             args: args.first().cloned().map(Val::Expr),

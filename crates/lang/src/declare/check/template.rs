@@ -123,9 +123,9 @@ impl Checker<'_> {
             tree::Condition::Or(items) => Test::Or(all(self, items)),
             tree::Condition::Not(item) => Test::Not(Box::new(self.condition(item, scope, refs))),
             tree::Condition::Time(time) => Test::Time(time.clone()),
-            tree::Condition::State { entity, place, field, is, held } => {
+            tree::Condition::State { entity, place, field, is, watched, held } => {
                 self.entity_known(entity, *place);
-                self.watched_field(entity, field, &is.iter().collect::<Vec<_>>(), *place);
+                self.watched_field(entity, field, &watched.values, watched.field.unwrap_or(*place));
                 let held = held.as_ref().map(|held| self.length(held, scope, refs));
                 Test::State { entity: entity.clone(), field: field.clone(), is: is.clone(), held }
             }

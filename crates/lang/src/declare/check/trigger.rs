@@ -3,15 +3,15 @@
 use model::Code;
 use model::definition::{self, Filter, Kind, TriggerKind};
 use model::json::canonical_hash;
-use model::topic::Pattern;
 
 use super::Checker;
+use super::against;
 use super::expr::{field_at, owned};
 use super::scope::Scope;
 use crate::declare::finding::{fault, suggest};
 use crate::declare::tree::{self, Item, Trigger, Word};
 use crate::declare::walk::path;
-use crate::expr::ast::{Kind as NodeKind, Literal, Node, Op};
+use crate::expr::ast::{Kind as NodeKind, Node};
 
 /// What the payload of a change has beside the fields of the row (contracts §10).
 const CHANGE: [&str; 17] = [
@@ -73,8 +73,13 @@ impl Checker<'_> {
         for concept in &trigger.concepts {
             self.trigger_concept(concept);
         }
+        for word in &trigger.ignored {
+            let what = format!("{:?} is accepted and ignored: the trigger hears every space", word.text);
+            let hint = "remove it; to hear one space alone add a filter: event.space == \"…\"";
+            self.warn(fault(Code::DefinitionTrigger, word.span, what).hint(hint));
+        }
         let mut made = trigger.made.clone();
-        self.watched(&made.on, trigger.span);
+        self.watched(trigger);
         self.told_in_batches(&made, trigger.span);
         if let Some(node) = &trigger.filter {
             let mut node = node.clone();
@@ -121,41 +126,21 @@ impl Checker<'_> {
             return items.iter().for_each(|item| self.against_trigger(item, on));
         }
         self.trigger_fields(node, on);
-        let NodeKind::Binary { op: Op::Equal, left, right } = &node.kind else { return };
-        let (Some((asked, value)), span) = (sides(left, right).or_else(|| sides(right, left)), node.span)
-        else {
-            return;
-        };
-        let verdict = match (asked.as_slice(), on) {
-            (["concept" | "kind"], TriggerKind::Entity { concept, .. }) => matches(concept, &value),
-            (["topic"], TriggerKind::Event(patterns)) => any_matches(patterns, &value),
-            (["topic"], TriggerKind::Entity { concept, changes }) => {
-                let topics: Vec<String> = changes
-                    .iter()
-                    .map(|change| format!("graph.node.{}.{concept}", change.as_str()))
-                    .collect();
-                any_matches(&topics, &value)
-            }
-            _ => return,
-        };
-        match verdict {
-            Verdict::Never => {
-                let what =
-                    format!("the filter contradicts its trigger: {} is never {value:?}", asked.join("."));
-                let hint = "no event that meets the trigger passes; change one of them";
-                self.error(fault(Code::DefinitionFilter, span, what).hint(hint));
-            }
-            Verdict::Always => {
-                let what = format!("the filter repeats its trigger: {} is always {value:?}", asked.join("."));
-                self.warn(fault(Code::DefinitionFilter, span, what).hint("remove this part of the filter"));
-            }
-            Verdict::Sometimes => {}
+        let Some(asked) = against::asked(node) else { return };
+        let Some(fact) = asked.fact(on) else { return };
+        if fact.holds == asked.wanted {
+            let what = format!("the filter repeats its trigger: {}", fact.said);
+            self.warn(fault(Code::DefinitionFilter, node.span, what).hint("remove this part of the filter"));
+        } else {
+            let what = format!("the filter contradicts its trigger: {}", fact.said);
+            let hint = "no event that meets the trigger passes; change one of them";
+            self.error(fault(Code::DefinitionFilter, node.span, what).hint(hint));
         }
     }
 
     /// `payload.<field>` of a change: a field that the concept does not have is likely a slip.
     fn trigger_fields(&mut self, node: &Node, on: &TriggerKind) {
-        let TriggerKind::Entity { concept, .. } = on else { return };
+        let Some(concept) = changed(on) else { return };
         let Some(concept) = self.names.concepts.get(concept).filter(|concept| !concept.open).cloned() else {
             return;
         };
@@ -183,11 +168,28 @@ impl Checker<'_> {
 impl Checker<'_> {
     /// Literals beside fields of the row that changed.
     fn trigger_literals(&mut self, node: &Node, on: &TriggerKind) {
-        let TriggerKind::Entity { concept, .. } = on else { return };
-        if let Some(concept) = self.names.concepts.get(concept).cloned() {
+        if let Some(concept) = changed(on).and_then(|id| self.names.concepts.get(id)).cloned() {
             self.literals(node, &concept, &|names| of_change(names));
         }
     }
+}
+
+/// The one concept whose changes start it, also when their topic is written out.
+fn changed(on: &TriggerKind) -> Option<&str> {
+    let patterns = match on {
+        TriggerKind::Entity { concept, .. } => return Some(concept),
+        TriggerKind::Event(patterns) => patterns,
+        _ => return None,
+    };
+    let mut concepts = patterns.iter().map(|topic| concept_of(topic));
+    let first = concepts.next()??;
+    concepts.all(|other| other == Some(first)).then_some(first)
+}
+
+/// `v1:shop:item` of `graph.node.updated.v1:shop:item`
+fn concept_of(topic: &str) -> Option<&str> {
+    let (change, concept) = topic.strip_prefix("graph.node.")?.split_once('.')?;
+    definition::Change::ALL.iter().any(|known| known.as_str() == change).then_some(concept)
 }
 
 /// The path below the row for `payload.<field>`, `payload.next.<field>` and the like.
@@ -214,41 +216,6 @@ fn name_concept(node: &mut Node) {
         return;
     }
     crate::declare::walk::children_mut(node, &mut name_concept);
-}
-
-enum Verdict {
-    Never,
-    Sometimes,
-    Always,
-}
-
-fn matches(concept: &str, value: &str) -> Verdict {
-    if concept.contains('*') {
-        let fits = Pattern::parse(concept).is_ok_and(|pattern| pattern.matches(value));
-        return if fits { Verdict::Sometimes } else { Verdict::Never };
-    }
-    if concept == value { Verdict::Always } else { Verdict::Never }
-}
-
-fn any_matches(patterns: &[String], topic: &str) -> Verdict {
-    if patterns.iter().all(|pattern| pattern == topic) {
-        return Verdict::Always;
-    }
-    let fits = patterns.iter().any(|text| Pattern::parse(text).is_ok_and(|pattern| pattern.matches(topic)));
-    if fits { Verdict::Sometimes } else { Verdict::Never }
-}
-
-/// What an equality asks of the event, without `event.` and `payload.`, and the text it must be.
-fn sides<'n>(field: &'n Node, text: &Node) -> Option<(Vec<&'n str>, String)> {
-    let NodeKind::Literal(Literal::Text(text)) = &text.kind else { return None };
-    let names = path(field)?;
-    let asked = match names.as_slice() {
-        ["event", "subject", "kind"] | ["subject", "kind"] => &["kind"],
-        ["event", "payload", rest @ ..] | ["payload", rest @ ..] => rest,
-        ["event", rest @ ..] => rest,
-        rest => rest,
-    };
-    (asked.len() == 1).then(|| (asked.to_vec(), text.to_string()))
 }
 
 fn collect_paths(node: &Node, out: &mut Vec<(Vec<String>, crate::expr::Span)>) {

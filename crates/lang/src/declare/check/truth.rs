@@ -37,6 +37,7 @@ fn other_type(node: &Node) -> Option<(&'static str, crate::expr::Span)> {
         Kind::Negate(_) => "a number",
         Kind::Binary { op: Op::Subtract | Op::Multiply | Op::Divide | Op::Remainder, .. } => "a number",
         Kind::Binary { op: Op::Add, .. } => "a sum",
+        Kind::Call { receiver: Some(_), name, .. } if name == "size" => "a number",
         Kind::Call { name, args, .. } if !args.is_empty() => {
             OTHERS.iter().find(|(known, _)| known == name).map(|(_, what)| *what)?
         }

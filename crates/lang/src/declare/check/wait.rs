@@ -9,7 +9,7 @@ use super::Checker;
 use super::scope::Scope;
 use crate::declare::finding::fault;
 use crate::declare::tree;
-use crate::expr::Span;
+use crate::expr::{EntityRef, Refs, Span};
 
 /// What the engine writes about automations. Nobody else publishes below that word, so there is no more.
 const WRITTEN: [&str; 3] = ["automation.disabled", "automation.paused", "automation.storm"];
@@ -18,6 +18,7 @@ impl Checker<'_> {
     pub(super) fn wait(&mut self, given: &tree::Action, scope: &mut Scope, refs: &mut Vec<String>) -> Action {
         match given {
             tree::Action::WaitUntil { condition, timeout, on_timeout } => {
+                self.woken_by_all(condition);
                 Action::WaitUntil(definition::WaitUntil {
                     condition: self.condition(condition, scope, refs),
                     timeout: timeout.as_ref().map(|timeout| self.length(timeout, scope, refs)),
@@ -43,6 +44,18 @@ impl Checker<'_> {
                 })
             }
             _ => unreachable!("only waits are asked for"),
+        }
+    }
+
+    /// A wait that reads rows of no concept it names is asked again whenever anything changes.
+    fn woken_by_all(&mut self, condition: &tree::Condition) {
+        let mut refs = Refs::default();
+        let mut unknown = None;
+        read_by(condition, &mut refs, &mut unknown);
+        if let Some(span) = unknown.filter(|_| refs.indeterminate) {
+            let what = "which rows this reads is not known before it runs: it is asked again on every change";
+            let hint = "name the concept: state.order[event.payload.id].status";
+            self.warn(fault(Code::DefinitionInvalid, span, what).hint(hint));
         }
     }
 
@@ -105,5 +118,24 @@ impl Checker<'_> {
             let hint = "use a trigger on that topic; or call the automation in a step of this one, which waits for it";
             self.error(fault(Code::DefinitionTrigger, span, what).hint(hint));
         }
+    }
+}
+
+/// What a condition reads, and the first expression in it of which that is not known.
+fn read_by(condition: &tree::Condition, refs: &mut Refs, unknown: &mut Option<Span>) {
+    match condition {
+        tree::Condition::Expr(node) | tree::Condition::Numeric { value: node, .. } => {
+            let read = Refs::of_tree(node);
+            if read.indeterminate {
+                unknown.get_or_insert(node.span);
+            }
+            refs.join(read);
+        }
+        tree::Condition::And(items) | tree::Condition::Or(items) => {
+            items.iter().for_each(|item| read_by(item, refs, unknown));
+        }
+        tree::Condition::Not(item) => read_by(item, refs, unknown),
+        tree::Condition::State { entity, .. } => refs.row(EntityRef::All { kind: entity.concept.clone() }),
+        tree::Condition::Time(_) => {}
     }
 }

@@ -3,12 +3,12 @@
 use model::Code;
 use model::definition::{Bound, EntityRef, TimeOfDay};
 
-use super::trigger::{bound, zone};
+use super::trigger::{bound, placed, zone};
 use super::{Pairs, entity_ref};
 use crate::declare::doc::{Doc, Kind, Read, get, only, parse_within};
 use crate::declare::finding::{fault, suggest};
 use crate::declare::print::quoted;
-use crate::declare::tree::{Condition, Word};
+use crate::declare::tree::{Condition, Watched, Word};
 use crate::expr::ast::Node;
 use crate::expr::fault::Fault;
 
@@ -110,12 +110,16 @@ fn state(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Condition> {
         None => return Err(doc.wrong("state with \"field\"")),
     };
     let is = ["is", "to", "state", "status"].iter().find_map(|key| get(pairs, key));
-    let is = match is.ok_or_else(|| doc.wrong("state with \"is\""))?.literal()? {
+    let is = is.ok_or_else(|| doc.wrong("state with \"is\""))?;
+    let place = |key: &str| get(pairs, key).map(|doc| doc.span);
+    let watched = Watched { field: place("field"), values: placed(is) };
+    let is = match is.literal()? {
         serde_json::Value::Array(items) => items,
         one => vec![one],
     };
     let held = get(pairs, "for").map(Doc::length).transpose()?;
-    Ok(Condition::State { entity, place: doc.span, field, is, held })
+    let place = place("entity").unwrap_or(doc.span);
+    Ok(Condition::State { entity, place, field, is, watched, held })
 }
 
 fn numeric(doc: &Doc, faults: &mut Vec<Fault>) -> Read<Condition> {

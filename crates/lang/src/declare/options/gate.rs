@@ -72,9 +72,10 @@ fn window(doc: &Doc, keys: &mut Vec<Node>, faults: &mut Vec<Fault>) -> Read<Wind
     only(pairs, "window", &["count", "minutes", "within", "refire", "partition_by"], faults);
     let lacks = |what: &str| doc.wrong(&format!("window with \"{what}\""));
     let within = match (get(pairs, "minutes"), get(pairs, "within")) {
-        (Some(minutes), _) => {
-            let minutes = minutes.float("a number of minutes")?;
-            std::time::Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| lacks("minutes"))?
+        (Some(doc), _) => {
+            let minutes = doc.float("a number of minutes")?;
+            std::time::Duration::try_from_secs_f64(minutes * 60.0)
+                .map_err(|_| doc.wrong("a number of minutes above 0"))?
         }
         (None, Some(within)) => within.duration()?,
         (None, None) => return Err(lacks("minutes")),

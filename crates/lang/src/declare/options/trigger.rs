@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::condition::bounds;
 use super::{Pairs, gate};
 use crate::cron::{Calendar, Cron, Zone};
-use crate::declare::doc::{Doc, Kind, Read, get, only};
+use crate::declare::doc::{Doc, Kind, Read, get, kept, only};
 use crate::declare::finding::{fault, suggest};
-use crate::declare::tree::{Trigger, Word};
+use crate::declare::tree::{Trigger, Watched, Word};
 use crate::expr::Span;
 use crate::expr::fault::Fault;
 
@@ -71,17 +71,20 @@ pub(crate) fn trigger(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Rea
             return Err(fault(Code::DefinitionTrigger, second.0.span, what).hint("write two triggers"));
         }
     };
-    let mut reading = Reading { pairs, faults, concepts: Vec::new() };
-    let on = reading.kind(&key.text, doc)?;
+    let mut reading = Reading { pairs, faults, concepts: Vec::new(), watched: Watched::default() };
+    let kind = reading.kind(&key.text, doc);
+    // Of a trigger whose kind cannot be read, the gates are read nevertheless.
+    let on = kind.as_ref().map_or(TriggerKind::Manual, Clone::clone);
     let one_shot = matches!(on, TriggerKind::At(_)) && get(pairs, "catch_up").is_some();
     let catch_up = if one_shot { Some(reading.catch_up()?) } else { None };
-    let concepts = reading.concepts;
+    let (concepts, watched) = (reading.concepts, reading.watched);
     let absent = matches!(on, TriggerKind::Absent { .. });
     let mut made = definition::Trigger { catch_up, ..definition::Trigger::on(on) };
     if let Some(id) = get(pairs, "id") {
         made.id = id.text("a name")?.text;
     }
-    let mut trigger = Trigger { span, made, concepts, filter: None, keys: Vec::new() };
+    let ignored = partition(pairs);
+    let mut trigger = Trigger { span, made, concepts, filter: None, keys: Vec::new(), ignored, watched };
     for (key, doc) in pairs.iter().filter(|(key, _)| GATES.contains(&key.text.as_str())) {
         if absent && key.text == "for" {
             continue;
@@ -90,13 +93,22 @@ pub(crate) fn trigger(pairs: &Pairs, span: Span, faults: &mut Vec<Fault>) -> Rea
             faults.push(fault);
         }
     }
-    Ok(trigger)
+    kind.map(|_| trigger)
+}
+
+/// A partition, unless it says what holds anyway: that all of them are heard.
+fn partition(pairs: &Pairs) -> Vec<Word> {
+    let narrow = |(key, doc): &&(Word, Doc)| {
+        key.text == "partition" && !matches!(&doc.kind, Kind::Text(text) if text == "*")
+    };
+    pairs.iter().filter(narrow).map(|(key, _)| key.clone()).collect()
 }
 
 struct Reading<'a> {
     pairs: &'a Pairs,
     faults: &'a mut Vec<Fault>,
     concepts: Vec<Word>,
+    watched: Watched,
 }
 
 impl Reading<'_> {
@@ -106,17 +118,15 @@ impl Reading<'_> {
             "entity" => self.entity(doc),
             "state" => self.state(doc),
             "numeric_state" => self.numeric(doc),
-            "cron" | "schedule" => Ok(TriggerKind::Cron {
-                cron: cron(doc)?,
-                tz: get(self.pairs, "tz").map(zone).transpose()?,
-                catch_up: self.catch_up()?,
-                jitter: get(self.pairs, "jitter").map(Doc::gate_time).transpose()?,
-            }),
-            "every" => Ok(TriggerKind::Every(Every {
-                every: self.every(doc)?,
-                catch_up: self.catch_up()?,
-                jitter: get(self.pairs, "jitter").map(Doc::gate_time).transpose()?,
-            })),
+            "cron" | "schedule" => {
+                let tz = kept(get(self.pairs, "tz").map(zone).transpose(), self.faults);
+                let (catch_up, jitter) = self.late();
+                Ok(TriggerKind::Cron { cron: cron(doc)?, tz, catch_up, jitter })
+            }
+            "every" => {
+                let (catch_up, jitter) = self.late();
+                Ok(TriggerKind::Every(Every { every: self.every(doc)?, catch_up, jitter }))
+            }
             "at" => {
                 let text = doc.text("an instant")?.text;
                 let at = Timestamp::parse(&text)
@@ -232,6 +242,8 @@ impl Reading<'_> {
         let pick = |key: &str| get(inner, key).or_else(|| get(beside, key));
         let entity = entity.ok_or_else(|| doc.wrong("state with \"entity\""))?;
         let field = pick("field").ok_or_else(|| doc.wrong("state with \"field\""))?;
+        let told = ["from", "to", "not_from", "not_to"].iter().filter_map(|key| pick(key)).flat_map(placed);
+        self.watched = Watched { field: Some(field.span), values: told.collect() };
         Ok(TriggerKind::State {
             entities: self.entities(entity)?,
             field: field.text("a field")?.text,
@@ -248,6 +260,8 @@ impl Reading<'_> {
         let pick = |key: &str| get(inner, key).or_else(|| get(beside, key));
         let entity = entity.ok_or_else(|| doc.wrong("numeric_state with \"entity\""))?;
         let field = pick("field").ok_or_else(|| doc.wrong("numeric_state with \"field\""))?;
+        let told = ["above", "below"].iter().filter_map(|key| pick(key)).flat_map(placed);
+        self.watched = Watched { field: Some(field.span), values: told.collect() };
         let (above, below) = bounds(doc, pick("above"), pick("below"))?;
         let field = field.text("a field")?.text;
         Ok(TriggerKind::NumericState { entities: self.entities(entity)?, field, above, below })
@@ -276,6 +290,13 @@ impl Reading<'_> {
             self.faults.push(fault(Code::CronInvalid, tz.span, what).hint(hint));
         }
         Ok(every)
+    }
+
+    /// What becomes of a time that was missed, and by how much times are shifted.
+    fn late(&mut self) -> (CatchUp, Option<Duration>) {
+        let catch_up = self.catch_up();
+        let jitter = get(self.pairs, "jitter").map(Doc::gate_time).transpose();
+        (kept(catch_up, self.faults), kept(jitter, self.faults))
     }
 
     fn catch_up(&mut self) -> Read<CatchUp> {
@@ -312,6 +333,15 @@ fn values(doc: &Doc) -> Option<Vec<Value>> {
         Value::Null => None,
         Value::Array(items) => Some(items),
         one => Some(vec![one]),
+    }
+}
+
+/// The same values with their places.
+pub(super) fn placed(doc: &Doc) -> Vec<(Value, Span)> {
+    match &doc.kind {
+        Kind::Null => Vec::new(),
+        Kind::List(items) => items.iter().map(|item| (item.json(), item.span)).collect(),
+        _ => vec![(doc.json(), doc.span)],
     }
 }
 

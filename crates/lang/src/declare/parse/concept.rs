@@ -91,6 +91,11 @@ impl Reader<'_> {
                         return Err(self.p.unexpected("\",\" or \")\""));
                     }
                 }
+                if values.is_empty() {
+                    let what = "an enum without values, which nothing fits";
+                    let hint = "write what it may be: enum(\"open\", \"done\")";
+                    return Err(fault(Code::DefinitionInvalid, self.since(word.span), what).hint(hint));
+                }
                 Ok(Type::Enum(values))
             }
             "list" | "array" | "ref" | "reference" if self.p.accept("(") => {

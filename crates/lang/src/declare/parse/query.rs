@@ -28,12 +28,24 @@ impl Reader<'_> {
     pub(super) fn query(&mut self) -> Read<(Word, Body)> {
         let (concept, name) = self.concept_and_name("query")?;
         let mut query = Query { concept, ..Query::default() };
-        self.block(|reader| reader.query_clause(&mut query))?;
+        let mut seen = Vec::new();
+        self.block(|reader| reader.query_clause(&mut query, &mut seen))?;
         Ok((name, Body::Query(query)))
     }
 
-    fn query_clause(&mut self, query: &mut Query) -> Read<()> {
+    /// One clause; `seen` has those before it. Filters add up, of everything else there is one.
+    fn query_clause(&mut self, query: &mut Query, seen: &mut Vec<String>) -> Read<()> {
         let clause = self.name("a clause of the query")?;
+        if seen.contains(&clause.text) && !matches!(clause.text.as_str(), "filter" | "refine") {
+            let hint = match clause.text.as_str() {
+                "args" => "write all arguments into one block",
+                "sort" => "write the fields one behind the other: sort a, b desc",
+                _ => "keep one of them",
+            };
+            let what = format!("the query has {:?} twice", clause.text);
+            self.p.faults.push(fault(Code::DefinitionDuplicate, clause.span, what).hint(hint));
+        }
+        seen.push(clause.text.clone());
         match clause.text.as_str() {
             "args" => query.args.extend(self.args()?),
             "filter" | "refine" => {
@@ -42,7 +54,7 @@ impl Reader<'_> {
             }
             "shape" => query.shape = Some(self.name("a shape")?),
             "sort" => self.sort(query)?,
-            "paginate" => query.paginate = Some(self.count("a number of rows")?),
+            "paginate" => query.paginate = Some(self.at_least_one("a number of rows")?),
             "asOf" if self.p.accept_word("latest") => query.as_of = Some(AsOf::Latest),
             "asOf" => query.as_of = Some(AsOf::Expr(self.p.expression()?)),
             "count" => query.count = true,

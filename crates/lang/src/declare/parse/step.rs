@@ -6,6 +6,7 @@ use model::definition::{OnError, Retry};
 use super::{Read, Reader};
 use crate::declare::doc::Doc;
 use crate::declare::finding::{fault, suggest};
+use crate::declare::options;
 use crate::declare::tree::{Action, Callee, Condition, For, Step, Until, Val, Word};
 use crate::expr::Span;
 use crate::expr::ast::{Kind, Node};
@@ -316,7 +317,7 @@ impl Reader<'_> {
         self.block(|reader| reader.parallel_part(&mut branches, &mut any))?;
         if self.p.at_word("wait") && !self.p.newline_before() {
             self.p.take();
-            any = self.name("any or all")?.text == "any";
+            any = self.waits_for_any()?;
         }
         Ok(Action::Parallel { branches, any })
     }
@@ -325,26 +326,40 @@ impl Reader<'_> {
         let labelled = matches!(self.p.ahead(1), Token::Sign(":"));
         if labelled && self.p.accept_word("wait") {
             self.p.take();
-            *any = self.text("\"any\" or \"all\"")?.text == "any";
+            *any = self.waits_for_any()?;
         } else if labelled && self.p.accept_word("branches") {
             self.p.take();
             self.p.expect("[")?;
             while !self.p.accept("]") {
-                self.parallel_part(branches, any)?;
+                branches.push(self.parallel_branch()?);
                 if !self.p.accept(",") && !self.p.at_sign("]") {
                     return Err(self.p.unexpected("\",\" or \"]\""));
                 }
             }
-        } else if self.p.at_word("branch") && matches!(self.p.ahead(1), Token::Name(_)) {
-            self.p.take();
-            let name = self.name("the name of the branch")?;
-            branches.push((Some(name), self.steps()?));
         } else {
-            let step = self.statement()?;
-            branches.push((step.id.clone(), vec![step]));
+            branches.push(self.parallel_branch()?);
         }
         self.p.accept(",");
         Ok(())
+    }
+
+    fn parallel_branch(&mut self) -> Read<(Option<Word>, Vec<Step>)> {
+        if self.p.at_word("branch") && matches!(self.p.ahead(1), Token::Name(_)) {
+            self.p.take();
+            let name = self.name("the name of the branch")?;
+            return Ok((Some(name), self.steps()?));
+        }
+        let step = self.statement()?;
+        Ok((step.id.clone(), vec![step]))
+    }
+
+    /// `any` or `all`, bare or in quotes.
+    fn waits_for_any(&mut self) -> Read<bool> {
+        let word = match self.p.peek() {
+            Token::Text(_) => self.text("any or all")?,
+            _ => self.name("any or all")?,
+        };
+        options::waits_for_any(&word)
     }
 
     /// `repeat 3 { … }`, `repeat while c { … }`, `repeat until c { … }`, `repeat x in list { … }`
@@ -363,6 +378,11 @@ impl Reader<'_> {
         };
         let max =
             if self.p.accept_word("max") { Some(self.at_least_one("how many times at most")?) } else { None };
+        if self.p.at_word("while") || self.p.at_word("until") {
+            let what = "a repeat ends in one way; this is a second one";
+            let hint = "keep one; \"max\" bounds \"while\" and \"until\"";
+            return Err(fault(Code::DefinitionInvalid, self.p.span(), what).hint(hint));
+        }
         Ok(Action::Repeat { until, max, steps: self.steps()? })
     }
 

@@ -96,9 +96,10 @@ impl Reader<'_> {
     /// `ask "question" { options: […], timeout: 1d, default: … }`
     fn ask(&mut self, approve: bool) -> Read<Action> {
         let question = Doc::of(self.p.expression()?);
-        let mut pairs = vec![(word("question", question.span), question)];
+        let span = question.span;
+        let mut pairs = vec![(word("question", span), question)];
         pairs.extend(self.option_block()?);
-        options::ask(&pairs, approve, &mut self.p.faults)
+        options::ask(&pairs, approve, span, &mut self.p.faults)
     }
 
     /// `http "https://…" { method: "POST", body: … }`, or all of it in the block.

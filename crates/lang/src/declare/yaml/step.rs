@@ -1,12 +1,12 @@
 //! The actions of a YAML automation into steps.
 
 use model::Code;
-use model::definition::OnError;
+use model::definition::{OnError, OnTimeout};
 
-use crate::declare::doc::{Doc, Kind, Read, get, only};
+use crate::declare::doc::{Doc, Kind, Read, get, kept, only};
 use crate::declare::finding::{fault, suggest};
 use crate::declare::options::{self, Pairs};
-use crate::declare::tree::{Action, Callee, Condition, For, Step, Until, Val, Word};
+use crate::declare::tree::{Action, Callee, Condition, For, Length, Step, Until, Val, Word};
 use crate::expr::fault::Fault;
 
 const ACTIONS: [&str; 25] = [
@@ -92,22 +92,28 @@ fn step(doc: &Doc, depth: usize, faults: &mut Vec<Fault>) -> Read<Step> {
     let value = get(pairs, key).expect("the key was found among the pairs");
     let known: Vec<&str> = SHARED.iter().copied().chain([key]).chain(beside(key).iter().copied()).collect();
     only(pairs, &format!("the action {key:?}"), &known, faults);
-    let action = Reading { pairs, doc, depth, faults }.action(key, value)?;
-    let mut step = Step::of(action, doc.span);
-    step.id = get(pairs, "id").map(|id| id.text("a name")).transpose()?;
-    if key != "then" {
-        step.when = get(pairs, "if").map(|test| options::condition(test, faults)).transpose()?;
+    let action = Reading { pairs, doc, depth, faults }.action(key, value);
+    let id = kept(get(pairs, "id").map(|id| id.text("a name")).transpose(), faults);
+    let when = match key {
+        "then" => None,
+        _ => {
+            let read = get(pairs, "if").map(|test| options::condition(test, faults)).transpose();
+            kept(read, faults)
+        }
+    };
+    let retry = get(pairs, "retry").map(|retry| options::retry(retry, faults)).transpose();
+    let retry = kept(retry, faults);
+    let timeout = kept(get(pairs, "timeout").map(Doc::limit).transpose(), faults);
+    let on_error = kept(get(pairs, "on_error").map(on_error).transpose(), faults).unwrap_or(OnError::Stop);
+    Ok(Step { id, span: doc.span, when, retry, timeout, on_error, action: action? })
+}
+
+fn on_error(doc: &Doc) -> Read<OnError> {
+    match doc.text("continue or stop")?.text.as_str() {
+        "continue" => Ok(OnError::Continue),
+        "stop" => Ok(OnError::Stop),
+        _ => Err(doc.wrong("continue or stop")),
     }
-    step.retry = get(pairs, "retry").map(|retry| options::retry(retry, faults)).transpose()?;
-    step.timeout = get(pairs, "timeout").map(Doc::limit).transpose()?;
-    if let Some(on_error) = get(pairs, "on_error") {
-        step.on_error = match on_error.text("continue or stop")?.text.as_str() {
-            "continue" => OnError::Continue,
-            "stop" => OnError::Stop,
-            _ => return Err(on_error.wrong("continue or stop")),
-        };
-    }
-    Ok(step)
 }
 
 /// Keys that may stand beside the one that names the action.
@@ -209,11 +215,14 @@ impl Reading<'_> {
         };
         let pairs = value.map("a condition")?;
         only(pairs, "wait_until", &["condition", "timeout", "on_timeout"], self.faults);
-        Ok(Action::WaitUntil {
-            condition: options::condition(condition, self.faults)?,
-            timeout: get(pairs, "timeout").map(Doc::length).transpose()?,
-            on_timeout: get(pairs, "on_timeout").map(options::on_timeout).transpose()?,
-        })
+        let (timeout, on_timeout) = self.timeout(pairs);
+        Ok(Action::WaitUntil { condition: options::condition(condition, self.faults)?, timeout, on_timeout })
+    }
+
+    fn timeout(&mut self, pairs: &Pairs) -> (Option<Length>, Option<OnTimeout>) {
+        let timeout = get(pairs, "timeout").map(Doc::length).transpose();
+        let on_timeout = get(pairs, "on_timeout").map(options::on_timeout).transpose();
+        (kept(timeout, self.faults), kept(on_timeout, self.faults))
     }
 
     /// The pattern with a filter, or `trigger` with one that events pull.
@@ -235,6 +244,7 @@ impl Reading<'_> {
         only(pairs, "wait_for", &known, self.faults);
         let pairs = pairs.iter().filter(|(key, _)| known.contains(&key.text.as_str())).cloned();
         let (options, rest): (Vec<_>, Vec<_>) = pairs.partition(|(key, _)| own.contains(&key.text.as_str()));
+        let (timeout, on_timeout) = self.timeout(&options);
         let trigger = match get(&options, "trigger") {
             Some(trigger) => {
                 let mut inner = trigger.map("a trigger")?.to_vec();
@@ -243,11 +253,7 @@ impl Reading<'_> {
             }
             None => options::trigger(&rest, value.span, self.faults)?,
         };
-        Ok(Action::WaitFor {
-            trigger: Box::new(trigger),
-            timeout: get(&options, "timeout").map(Doc::length).transpose()?,
-            on_timeout: get(&options, "on_timeout").map(options::on_timeout).transpose()?,
-        })
+        Ok(Action::WaitFor { trigger: Box::new(trigger), timeout, on_timeout })
     }
 
     /// A name with `args` beside it, or both in one map.
@@ -349,11 +355,7 @@ impl Reading<'_> {
         }
         let any = match get(self.pairs, "wait") {
             None => false,
-            Some(wait) => match wait.text("all or any")?.text.as_str() {
-                "all" => false,
-                "any" => true,
-                _ => return Err(wait.wrong("all or any")),
-            },
+            Some(wait) => options::waits_for_any(&wait.text("all or any")?)?,
         };
         Ok(Action::Parallel { branches, any })
     }
@@ -361,6 +363,7 @@ impl Reading<'_> {
     fn repeat(&mut self, value: &Doc) -> Read<Action> {
         let pairs = value.map("count, while, until or for_each, and do")?;
         only(pairs, "repeat", &["count", "while", "until", "for_each", "max", "do", "actions"], self.faults);
+        self.one_end(pairs);
         let body =
             get(pairs, "do").or(get(pairs, "actions")).ok_or_else(|| value.wrong("repeat with \"do\""))?;
         let steps = self.steps(body);
@@ -386,6 +389,18 @@ impl Reading<'_> {
         Ok(Action::Repeat { until, max, steps })
     }
 
+    /// One of them says how often; a second one would be passed over in silence.
+    fn one_end(&mut self, pairs: &Pairs) {
+        let ends = ["count", "while", "until", "for_each"];
+        let mut given = pairs.iter().map(|(key, _)| key).filter(|key| ends.contains(&key.text.as_str()));
+        let Some(first) = given.next() else { return };
+        for key in given.filter(|key| key.text != first.text) {
+            let what = format!("{:?} stands beside {:?}: one of them says how often", key.text, first.text);
+            let hint = "keep one; \"max\" bounds \"while\" and \"until\"";
+            self.faults.push(fault(Code::DefinitionInvalid, key.span, what).hint(hint));
+        }
+    }
+
     /// A reason, or `{reason, error}`; `error: true`, also beside it, makes it a failure.
     fn stop(&mut self, value: &Doc) -> Read<Action> {
         let (reason, error) = match &value.kind {
@@ -408,10 +423,10 @@ impl Reading<'_> {
 
     fn ask(&mut self, value: &Doc, approve: bool) -> Read<Action> {
         match &value.kind {
-            Kind::Map(pairs) => options::ask(pairs, approve, self.faults),
+            Kind::Map(pairs) => options::ask(pairs, approve, value.span, self.faults),
             _ => {
                 let question = (Word { text: "question".to_owned(), span: value.span }, value.clone());
-                options::ask(&[question], approve, self.faults)
+                options::ask(&[question], approve, value.span, self.faults)
             }
         }
     }
