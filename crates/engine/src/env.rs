@@ -251,7 +251,7 @@ impl Env {
                 EntityRef::All { .. } => self.all_rows(state, concept, slot)?,
             }
         }
-        if refs.indeterminate {
+        if refs.indeterminate || refs.anything {
             for concept in state.catalog.concepts() {
                 let mut rows = Map::new();
                 self.all_rows(state, concept, &mut rows)?;

@@ -222,3 +222,17 @@ async fn the_event_of_a_run_that_waits_is_kept_after_the_commit_of_the_state() {
     (0..40).for_each(|_| rig.pass(10));
     assert_eq!(emitted(&rig, "out.done"), [json!({"n": 1}), json!({"n": 2})]);
 }
+
+#[tokio::test]
+async fn a_row_that_only_its_event_names_wakes_also_beside_one_that_is_named() {
+    let yaml = "automation: a\ntriggers:\n  - event: in.*\nactions:\n  - wait_until: 'state[event.payload.kind][\"b\"].state == \"ok\" && state[\"v1:ha:entity\"][\"a\"].state == \"ok\"'\n  - publish: {topic: out.done}\n";
+    let mut rig = rig(yaml).await;
+    set(&rig, "a", "ok").await;
+    set(&rig, "b", "bad").await;
+    publish(&rig, "in.a", json!({"kind": "v1:ha:entity"})).await;
+    rig.crash();
+    assert!(emitted(&rig, "out.done").is_empty());
+    set(&rig, "b", "ok").await;
+    rig.pass(1);
+    assert_eq!(emitted(&rig, "out.done").len(), 1);
+}

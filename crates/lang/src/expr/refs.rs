@@ -7,7 +7,7 @@
 //! | `state.kind`, `state.kind[x]` | `kind:*`; an `x` that reads neither rows nor time is told, too: see [`Refs::narrows`] |
 //! | `health.systems["id"]` | `health:id` |
 //! | `health`, any other `health.x` | `health:*` |
-//! | `state`, `state[x]…` | none: indeterminate, unless another reference was found |
+//! | `state`, `state[x]…` | none: indeterminate, unless another reference was found; [`Refs::anything`] all the same |
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,6 +41,8 @@ pub struct Refs {
     pub entities: BTreeSet<EntityRef>,
     /// It reads state, but nothing says which: every change must wake it.
     pub indeterminate: bool,
+    /// As that, whatever else it reads that is known.
+    pub anything: bool,
     /// The names that it begins paths with.
     pub roots: BTreeSet<String>,
     /// Paths below `event`, such as `payload.price`, as far as they are fixed; `""` is all of it.
@@ -60,7 +62,7 @@ impl Refs {
     pub fn of(source: &str) -> Refs {
         match parse(source) {
             Ok(tree) => Refs::of_tree(&tree),
-            Err(_) => Refs { indeterminate: true, ..Refs::default() },
+            Err(_) => Refs { indeterminate: true, anything: true, ..Refs::default() },
         }
     }
 
@@ -119,6 +121,7 @@ impl Refs {
         self.functions.extend(other.functions);
         self.secrets.extend(other.secrets);
         self.now |= other.now;
+        self.anything |= other.anything;
         self.indeterminate = (self.indeterminate || other.indeterminate) && self.entities.is_empty();
     }
 }
@@ -308,6 +311,7 @@ impl Walk {
             }
         }
         self.touched |= matches!(name, "state" | "health");
+        self.refs.anything |= name == "state" && found.is_none();
         self.refs.entities.extend(found);
         match name {
             "event" => self.event_field(steps),

@@ -49,10 +49,9 @@ impl Checker<'_> {
 
     /// A wait that reads rows of no concept it names is asked again whenever anything changes.
     fn woken_by_all(&mut self, condition: &tree::Condition) {
-        let mut refs = Refs::default();
         let mut unknown = None;
-        read_by(condition, &mut refs, &mut unknown);
-        if let Some(span) = unknown.filter(|_| refs.indeterminate) {
+        read_by(condition, &mut unknown);
+        if let Some(span) = unknown {
             let what = "which rows this reads is not known before it runs: it is asked again on every change";
             let hint = "name the concept: state.order[event.payload.id].status";
             self.warn(fault(Code::DefinitionInvalid, span, what).hint(hint));
@@ -121,21 +120,18 @@ impl Checker<'_> {
     }
 }
 
-/// What a condition reads, and the first expression in it of which that is not known.
-fn read_by(condition: &tree::Condition, refs: &mut Refs, unknown: &mut Option<Span>) {
+/// The first expression in a condition that reads rows of which nothing is known.
+fn read_by(condition: &tree::Condition, unknown: &mut Option<Span>) {
     match condition {
         tree::Condition::Expr(node) | tree::Condition::Numeric { value: node, .. } => {
-            let read = Refs::of_tree(node);
-            if read.indeterminate {
+            if Refs::of_tree(node).anything {
                 unknown.get_or_insert(node.span);
             }
-            refs.join(read);
         }
         tree::Condition::And(items) | tree::Condition::Or(items) => {
-            items.iter().for_each(|item| read_by(item, refs, unknown));
+            items.iter().for_each(|item| read_by(item, unknown));
         }
-        tree::Condition::Not(item) => read_by(item, refs, unknown),
-        tree::Condition::State { entity, .. } => refs.row(EntityRef::All { kind: entity.concept.clone() }),
-        tree::Condition::Time(_) => {}
+        tree::Condition::Not(item) => read_by(item, unknown),
+        tree::Condition::State { .. } | tree::Condition::Time(_) => {}
     }
 }
