@@ -71,9 +71,11 @@ pub fn check_topic_of(caller: &Caller, topic: &str) -> Result<(), Problem> {
     check_topic(topic).map_err(|problem| problem.at("/topic"))?;
     if caller.outside && (is_reserved(topic) || is_engine(topic)) {
         let detail = format!("topic \"{topic}\" is published by the engine only");
-        return Err(Problem::new(Code::EventTopicReserved, detail)
-            .hint("choose a first word other than graph, automation and engine")
-            .at("/topic"));
+        let hint = match is_reserved(topic) {
+            true => "choose a first word other than graph, automation and engine",
+            false => "choose another topic",
+        };
+        return Err(Problem::new(Code::EventTopicReserved, detail).hint(hint).at("/topic"));
     }
     Ok(())
 }
@@ -87,9 +89,9 @@ fn check_space(caller: &Caller, space: &str) -> Result<(), Problem> {
     if space.is_empty() {
         return Err(Problem::new(
             Code::EventSpaceRequired,
-            "the event names no space and there is no default",
+            "the event's space is empty, or it names none and there is no default",
         )
-        .hint("add \"space\", or set events.default_space")
+        .hint("name a \"space\", or leave it out and set events.default_space")
         .at("/space"));
     }
     if caller.outside && space.starts_with('_') {

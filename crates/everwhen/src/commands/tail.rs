@@ -21,7 +21,7 @@ pub struct Args {
     /// Which topics: * is one word, # any number of words
     #[arg(default_value = "#")]
     pattern: String,
-    /// Begin after this position; 0 is the beginning
+    /// Begin after this position; 0 is the first event, where nothing was trimmed
     #[arg(long, value_name = "POS", value_parser = show::parse_position, allow_hyphen_values = true)]
     after: Option<u64>,
     /// Only events for which this holds, e.g. 'payload.total > 50' (payload.x is event.payload.x; docs/expressions.md)

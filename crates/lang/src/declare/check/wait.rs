@@ -9,7 +9,7 @@ use super::Checker;
 use super::scope::Scope;
 use crate::declare::finding::fault;
 use crate::declare::tree;
-use crate::expr::{EntityRef, Refs, Span};
+use crate::expr::{Refs, Span};
 
 /// What the engine writes about automations. Nobody else publishes below that word, so there is no more.
 const WRITTEN: [&str; 3] = ["automation.disabled", "automation.paused", "automation.storm"];
