@@ -19,8 +19,8 @@ fn the_engine_may_use_reserved_names() {
 fn without_a_default_an_event_must_name_its_space() {
     let admitter = admitter(&Settings { default_space: String::new(), ..Settings::default() });
     let problem = admit(&admitter, Draft::new("a", &1)).unwrap_err();
-    let want = "event.space_required at /space: the event names no space and there is no default \
-                (add \"space\", or set events.default_space)";
+    let want = "event.space_required at /space: the event's space is empty, or it names none and there is no default \
+                (name a \"space\", or leave it out and set events.default_space)";
     assert_eq!(shown(&problem), want);
     prepared(admit(&admitter, Draft { space: Some("s".into()), ..Draft::new("a", &1) }));
 }
