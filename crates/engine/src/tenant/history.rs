@@ -18,6 +18,7 @@ pub(super) use self::why::{read_by_condition, why_not};
 use super::Tenant;
 use super::entity::broken;
 use crate::apply::Place;
+use crate::authority::Sight;
 use crate::automation::Automation;
 use crate::deliver::lock;
 use crate::history::History;
@@ -449,7 +450,10 @@ impl Tenant {
 
     /// A run, the decision that let it start, and what led to what.
     pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
-        let run = self.run(id)?;
+        self.explain_run_seen(self.run(id)?, &Sight::default())
+    }
+
+    pub(super) fn explain_run_seen(&self, run: Value, sight: &Sight) -> Result<Value, Problem> {
         let wanted = Wanted {
             automation: run["automation"].as_str().map(str::to_owned),
             limit: 1_000,
@@ -459,11 +463,7 @@ impl Tenant {
         // Not one that was merged into it.
         let let_start = |decision: &Value| decision["run"] == run["id"] && decision["outcome"] != "merged";
         let decision = decisions.into_iter().find(let_start);
-        let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
-        let lineage = match event {
-            Some(event) => self.lineage(&event.to_string()).ok(),
-            None => Some(self.lineage_of_run(&run)?),
-        };
+        let lineage = self.lineage_of_run(&run, sight)?;
         let lineage: Option<Value> = lineage.and_then(|text| serde_json::from_str(&text).ok());
         let mut explained = json!({ "run": run });
         for (name, value) in [("decision", decision), ("lineage", lineage)] {

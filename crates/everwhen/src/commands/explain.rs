@@ -145,11 +145,16 @@ fn of_run(explained: &Value) -> String {
     let (run, lineage) = (&explained["run"], &explained["lineage"]);
     let mut lines = words(run);
     let occurrence = &run["occurrence"];
-    let began = match occurrence["kind"].as_str() {
-        Some("event") if lineage["event"]["topic"].is_string() => told(&lineage["event"]),
-        _ => format!("{} at {}", text(&occurrence["kind"]), text(&occurrence["at"])),
+    let (by_event, at) = (lineage["event"]["topic"].is_string(), text(&occurrence["at"]));
+    let began = match (occurrence["kind"].as_str(), run["parent"].as_str()) {
+        (Some("event"), _) if by_event => told(&lineage["event"]),
+        (_, Some(parent)) => format!("a call by {parent} ({}) at {at}", text(&run["invoked_by"])),
+        (kind, None) => format!("{} at {at}", kind.unwrap_or_default()),
     };
     lines.push(format!("  because of {began}"));
+    if by_event && occurrence["kind"] != "event" {
+        lines.push(format!("  goes back to {}", told(&lineage["event"])));
+    }
     if !explained["decision"].is_null() {
         lines.push(format!("  decided: {}", decision(&explained["decision"])));
     }
@@ -164,10 +169,7 @@ fn effects(of: &Value, depth: usize, lines: &mut Vec<String>) {
         let indent = "  ".repeat(depth);
         let what = match effect.get("event") {
             Some(event) => told(event),
-            None => {
-                let run = &effect["run"];
-                format!("{}  {}  {}", text(&run["id"]), text(&run["status"]), text(&run["automation"]))
-            }
+            None => super::show::run(&effect["run"]),
         };
         lines.push(format!("{indent}led to {what}"));
         effects(effect, depth + 1, lines);
