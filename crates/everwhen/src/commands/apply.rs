@@ -9,7 +9,7 @@ use model::{Code, Problem};
 use serde_json::{Value, json};
 
 use super::sources;
-use crate::output::Stop;
+use crate::output::{Stop, counted};
 use crate::reach::Reach;
 use crate::session::Session;
 
@@ -72,7 +72,7 @@ async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> 
     }
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     if checked.has_errors() {
-        let detail = format!("{} errors in the declarations, nothing was applied", errors.count());
+        let detail = format!("{} in the declarations, nothing was applied", counted(errors.count(), "error"));
         return Err(Problem::new(Code::DefinitionInvalid, detail)
             .hint("everwhen check shows them all")
             .into());
