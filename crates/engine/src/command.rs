@@ -281,8 +281,8 @@ pub struct Plan {
     pub removed: Vec<String>,
     /// The hash of each that is changed or removed, as it is before: who looked at the plan looked at these.
     pub replaces: BTreeMap<String, String>,
-    /// Runs in progress that stay on a version other than the one in force then, by automation.
-    pub runs_on_old: BTreeMap<String, u64>,
+    /// Runs in progress that stay on a version other than the one in force then, by automation and version.
+    pub runs_on_old: BTreeMap<String, BTreeMap<String, u64>>,
     /// Runs in progress of automations that are removed, which end with them.
     pub runs_cancelled: BTreeMap<String, u64>,
     /// Where it was recorded; the head when nothing was.
@@ -296,10 +296,15 @@ impl Plan {
 
     /// As contracts §10 answers it.
     pub fn to_json(&self) -> Value {
+        let on_old = self.runs_on_old.iter().map(|(name, versions)| (name, versions.values().sum()));
+        let on_old: BTreeMap<&String, u64> = on_old.collect();
         let mut told = json!({
             "added": self.added, "changed": self.changed, "removed": self.removed,
-            "runs_on_old_versions": self.runs_on_old, "position": self.position,
+            "runs_on_old_versions": on_old, "position": self.position,
         });
+        if !self.runs_on_old.is_empty() {
+            told["runs_by_old_version"] = json!(self.runs_on_old);
+        }
         if !self.replaces.is_empty() {
             told["replaces"] = json!(self.replaces);
         }

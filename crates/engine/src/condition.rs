@@ -5,7 +5,7 @@ use std::time::Duration;
 use lang::expr::{EntityRef as Ref, Refs};
 use model::definition::{self, Bound, Condition, Test, TimeOfDay};
 use model::{Code, Problem, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::automation::matching::{at, same, within};
 use crate::env::{Env, broken};
@@ -83,6 +83,26 @@ pub fn refs(condition: &Condition) -> Refs {
         }
     }
     refs
+}
+
+/// What the clock says where each time of day is asked for, and whether that holds; for who asks why.
+pub fn times(condition: &Condition, now: Timestamp) -> Vec<Value> {
+    match condition {
+        Condition::Test(Test::And(parts) | Test::Or(parts)) => {
+            parts.iter().flat_map(|part| times(part, now)).collect()
+        }
+        Condition::Test(Test::Not(part)) => times(part, now),
+        Condition::Test(Test::Time(time)) => {
+            let (Ok((weekday, second)), Ok(holds)) = (local(now, time.tz.as_deref()), in_time(time, now))
+            else {
+                return Vec::new();
+            };
+            let clock = format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60);
+            let tz = time.tz.as_deref().unwrap_or("UTC");
+            vec![json!({"is": clock, "weekday": weekday, "tz": tz, "holds": holds})]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// When a condition that reads time is worth another try though no row changes: when its value can next change; once a day at

@@ -307,8 +307,9 @@ fn dwell(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) {
     let armed = memory
         .state
         .pending_of(of.automation.name(), &of.context)
-        .any(|(_, pending)| pending.gate == "dwell" && pending.trigger == trigger);
-    if armed {
+        .find(|(_, pending)| pending.gate == "dwell" && pending.trigger == trigger);
+    if let Some((_, armed)) = armed {
+        passed.values.insert("dwell".to_owned(), json!({"since": armed.since, "until": armed.until}));
         return passed.stop(Gate::Dwell, Outcome::Skipped, "duplicate");
     }
     match of.env.length(memory.state, length) {

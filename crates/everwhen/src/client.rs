@@ -164,13 +164,31 @@ impl Client {
     ) -> Result<Response<Incoming>, Problem> {
         let mut request = self.request(method, path, sent)?;
         request.headers_mut().extend(header);
+        let response = self.exchange(request).await?;
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(refusal(response).await),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<BoxBody<Bytes, Infallible>>,
+    ) -> Result<Response<Incoming>, Problem> {
         let mut sender = self.connection().await?;
         let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
         // A connection whose answer is still being read is not ready; the next request makes its own.
         *self.idle.lock().await = Some(sender);
-        match response.status().is_success() {
-            true => Ok(response),
-            false => Err(refusal(response).await),
+        Ok(response)
+    }
+
+    /// What `/readyz` says: "not ready" is an answer, though its status is that of a refusal.
+    pub async fn ready(&self) -> Result<Value, Problem> {
+        let response = self.exchange(self.request(Method::GET, "/readyz", Sent::Nothing)?).await?;
+        let status = response.status().as_u16();
+        match serde_json::from_slice::<Value>(&read_all(response).await?) {
+            Ok(told) if told["ready"].is_boolean() => Ok(told),
+            _ => Err(Problem::new(Code::ServerUnreachable, format!("/readyz answered {status}"))),
         }
     }
 
@@ -189,9 +207,7 @@ impl Client {
                 request.headers_mut().insert(name, value);
             }
         }
-        let mut sender = self.connection().await?;
-        let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
-        *self.idle.lock().await = Some(sender);
+        let response = self.exchange(request).await?;
         let is_problem = response
             .headers()
             .get(CONTENT_TYPE)
@@ -325,7 +341,11 @@ async fn refusal(response: Response<Incoming>) -> Problem {
         Ok(Value::Object(document)) => {
             let known = Code::ALL.iter().any(|code| document.get("code").is_some_and(|c| c == code.as_str()));
             let told = Problem::from_json(&document);
-            if known { told } else { Problem::new(by_status, told.detail()) }
+            match (known, told.detail()) {
+                (true, _) => told,
+                (false, "") => Problem::new(by_status, format!("the server answered {status}")),
+                (false, detail) => Problem::new(by_status, detail),
+            }
         }
         _ => Problem::new(by_status, format!("the server answered {status}")),
     }

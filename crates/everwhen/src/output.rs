@@ -143,6 +143,11 @@ fn reader_left(error: io::Error) -> Stop {
     }
 }
 
+/// `1 run`, `2 runs`.
+pub fn counted(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Rows in columns as wide as their widest cell; the first row is the heading.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -184,7 +184,10 @@ fn checked(files: &BTreeMap<String, String>) -> Result<Vec<Definition>, Problem>
     let errors = checked.findings.iter().filter(|finding| finding.severity == lang::declare::Severity::Error);
     let first =
         errors.clone().next().map_or(String::new(), |finding| finding.to_json()["message"].to_string());
-    let detail = format!("{} errors in the files, the first: {first}", errors.count());
+    let detail = match errors.count() {
+        1 => format!("there is an error in the files: {first}"),
+        several => format!("{several} errors in the files, the first: {first}"),
+    };
     Err(Problem::new(Code::DefinitionInvalid, detail)
         .hint("`everwhen check` shows them all with their places")
         .with("findings", findings))

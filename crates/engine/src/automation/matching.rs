@@ -1,7 +1,7 @@
 //! Whether an event is what a trigger waits for, before its filter: changes of rows are looked at here.
 
 use model::definition::{Bound, EntityRef, TriggerKind};
-use model::event::Event;
+use model::event::{Event, Subject};
 use serde_json::Value;
 
 use crate::state::{Result, State};
@@ -32,6 +32,16 @@ pub fn matches(state: &State, on: &TriggerKind, event: &Event, value: &Value) ->
     })
 }
 
+/// Which rows and which field of them a trigger looks at, if it does.
+pub fn watched(on: &TriggerKind) -> Option<(&[EntityRef], &str)> {
+    match on {
+        TriggerKind::State { entities, field, .. } | TriggerKind::NumericState { entities, field, .. } => {
+            Some((entities, field))
+        }
+        _ => None,
+    }
+}
+
 /// The field before and after, when the event is a change of one of these rows.
 fn change_of<'a>(
     entities: &[EntityRef],
@@ -39,11 +49,18 @@ fn change_of<'a>(
     value: &'a Value,
     field: &str,
 ) -> Option<(&'a Value, &'a Value)> {
-    let subject = event.envelope.subject.as_ref()?;
-    let named = entities.iter().any(|entity| {
-        entity.concept == subject.kind && entity.id.as_ref().is_none_or(|id| *id == subject.id)
-    });
-    named.then(|| (at(&value["payload"]["prev"], field), at(&value["payload"]["next"], field)))
+    is_named(entities, event)
+        .then(|| (at(&value["payload"]["prev"], field), at(&value["payload"]["next"], field)))
+}
+
+/// Whether the event is about one of these rows.
+pub fn is_named(entities: &[EntityRef], event: &Event) -> bool {
+    let named = |subject: &Subject| {
+        entities.iter().any(|entity| {
+            entity.concept == subject.kind && entity.id.as_ref().is_none_or(|id| *id == subject.id)
+        })
+    };
+    event.envelope.subject.as_ref().is_some_and(named)
 }
 
 /// A field by its dotted path; null when it is not there.

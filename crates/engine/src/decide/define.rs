@@ -111,15 +111,16 @@ fn written(definition: &Definition) -> Result<Set, Problem> {
 }
 
 /// Runs that will be on another version than the one in force, or on one of an automation that is gone.
-fn on_old_versions(state: &State, applied: &Applied) -> BTreeMap<String, u64> {
+fn on_old_versions(state: &State, applied: &Applied) -> BTreeMap<String, BTreeMap<String, u64>> {
     let automations = applied.set.iter().filter(|set| set.kind == Kind::Automation);
     let new: BTreeMap<&str, &str> = automations.map(|set| (set.name.as_str(), set.hash.as_str())).collect();
-    let mut old = BTreeMap::new();
+    let mut old: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
     for brief in state.runs.live.values() {
         let declared = state.catalog.automations.get(&brief.automation).map(|there| there.hash.as_str());
         let hash = new.get(brief.automation.as_str()).copied().or(declared);
         if is_removed(applied, &brief.automation) || hash.is_some_and(|hash| hash != brief.hash) {
-            *old.entry(brief.automation.clone()).or_insert(0) += 1;
+            let version = brief.hash.get(..12).unwrap_or(&brief.hash).to_owned();
+            *old.entry(brief.automation.clone()).or_default().entry(version).or_insert(0) += 1;
         }
     }
     old

@@ -150,7 +150,8 @@ impl Http {
         let ended = tokio::time::timeout(request.timeout, self.exchange(&target, message, &connected)).await;
         let ended = ended.unwrap_or_else(|_| {
             let seconds = request.timeout.as_secs_f64();
-            Err(failed(format!("\"{}\" did not answer within {seconds} seconds", target.host)))
+            let unit = if seconds == 1.0 { "second" } else { "seconds" };
+            Err(failed(format!("\"{}\" did not answer within {seconds} {unit}", target.host)))
         });
         ended.map_err(|failure| Failure { sent: connected.load(Ordering::Relaxed), ..failure })
     }

@@ -68,6 +68,8 @@ enum Outcome {
 struct Streak {
     failures: u32,
     since: Option<Timestamp>,
+    /// What the last failure was; written down when it is another one than before.
+    error: Option<String>,
 }
 
 impl Streak {
@@ -124,7 +126,7 @@ impl Senders {
 
     async fn work(self: Arc<Self>, tenant: Tenant, push: Arc<Push>) {
         let Ok(definition) = Definition::parse(&push.definition) else { return };
-        let mut streak = Streak { failures: 0, since: tenant.push_failing_since(&push.name) };
+        let mut streak = Streak { since: tenant.push_failing_since(&push.name), ..Streak::default() };
         while !tenant.is_closing() && !self.abandoned.load(Ordering::Acquire) {
             match self.round(&tenant, &push, &definition, &mut streak).await {
                 Ok(true) => {}
@@ -171,7 +173,7 @@ impl Senders {
                     held.forget(&token);
                     tenant.ack(&push.group, &[token], false).await?;
                     if std::mem::take(streak).since.is_some() {
-                        tenant.note_push(&push.name, None).await?;
+                        tenant.note_push(&push.name, None, None).await?;
                     }
                 }
                 Outcome::Gone => {
@@ -179,11 +181,7 @@ impl Senders {
                     return Ok(false);
                 }
                 Outcome::Failed { error, after } => {
-                    streak.failures += 1;
-                    if streak.since.is_none() {
-                        streak.since = Some(tenant.now());
-                        tenant.note_push(&push.name, streak.since).await?;
-                    }
+                    failed(tenant, push, streak, &error).await?;
                     let share = f64::from(u32::from_be_bytes(tenant.random())) / f64::from(u32::MAX);
                     let jittered = definition.backoff.cap(streak.failures).mul_f64(share);
                     let delay = jittered.max(after.unwrap_or_default());
@@ -261,6 +259,20 @@ impl Senders {
         }
         Ok(told)
     }
+}
+
+/// One more failure: said when a run of them begins, written down then and when another one comes.
+async fn failed(tenant: &Tenant, push: &Push, streak: &mut Streak, error: &str) -> Result<(), Problem> {
+    streak.failures += 1;
+    if streak.failures == 1 {
+        tracing::warn!(tenant = tenant.name(), push = push.name, error, "a push fails, and is tried again");
+    }
+    if streak.error.as_deref() == Some(error) {
+        return Ok(());
+    }
+    let since = *streak.since.get_or_insert_with(|| tenant.now());
+    streak.error = Some(error.to_owned());
+    tenant.note_push(&push.name, Some(since), Some(error)).await
 }
 
 /// Makes the group that a push has lost; false when there is no such push any more. Whoever removes one removes the row and then

@@ -61,8 +61,8 @@ fn hook() -> definition::Concept {
 }
 
 fn push() -> definition::Concept {
-    let texts =
-        ["url", "format", "space", "max_band", "state", "reason"].map(|name| field(name, Type::String));
+    let texts = ["url", "format", "space", "max_band", "state", "reason", "last_error"]
+        .map(|name| field(name, Type::String));
     let free = ["pattern", "filter", "start", "timeout", "backoff", "max_inflight", "max_retries"];
     let mut fields = texts.to_vec();
     fields.extend(free.map(|name| field(name, Type::Json)));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::Timestamp;
 use model::record::Outcome;
 use serde_json::{Value, json};
 
@@ -19,7 +20,12 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, gate: Gate, passed: 
         Gate::Rate => "rate",
         _ => "cooldown",
     };
-    passed.values.insert(gate.as_str().to_owned(), json!({"starts": starts.len(), "key": key}));
+    // The next one may start when so many are left that there is room for one more.
+    let leaves = starts.get(starts.len() - count).copied().unwrap_or_default();
+    let until = leaves.saturating_add(time.as_millis() as i64);
+    let until = Timestamp::from_nanos(i128::from(until) * 1_000_000);
+    let seen = json!({"starts": starts.len(), "key": key, "limit": count, "until": until});
+    passed.values.insert(gate.as_str().to_owned(), seen);
     passed.stop(gate, Outcome::Skipped, reason);
     Ok(())
 }

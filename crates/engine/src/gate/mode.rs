@@ -1,9 +1,9 @@
 //! How runs of one automation share the stage: `single`, `restart`, `queued`, `parallel`, by key.
 
 use model::Position;
-use model::definition::ModeKind;
+use model::definition::{Mode, ModeKind};
 use model::record::Outcome;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Gate, Memory, Occurrence, Passed, Result, refuse};
 use crate::state::State;
@@ -23,6 +23,14 @@ pub fn is_in_the_way(state: &State, run: Position) -> bool {
     stage.is_some_and(|stage| stage.len() >= mode.max.unwrap_or(MAX) as usize)
 }
 
+/// How many may be there, running and queued; of `single` and `restart`, one.
+fn max_of(mode: &Mode) -> usize {
+    match mode.kind {
+        ModeKind::Single | ModeKind::Restart => 1,
+        ModeKind::Queued | ModeKind::Parallel => mode.max.unwrap_or(MAX) as usize,
+    }
+}
+
 pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed) -> Result<()> {
     let mode = &of.automation.definition.mode;
     let key = match &mode.key {
@@ -40,7 +48,7 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
     let stage = memory.state.runs.stage.get(&(name.to_owned(), key.clone()));
     let beside = memory.starting.iter().filter(|(of, other)| of == name && *other == key).count();
     let live = stage.map_or(0, std::collections::BTreeSet::len) + beside;
-    let max = mode.max.unwrap_or(MAX) as usize;
+    let max = max_of(mode);
     let has_room = mode.kind == ModeKind::Parallel && live < max;
     match mode.kind {
         _ if of.in_turn && live > 0 && !has_room => passed.wait(Gate::Mode, "queued", None, key.clone()),
@@ -57,6 +65,11 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
             }
         }
         _ => {}
+    }
+    if matches!(passed.outcome, Outcome::Skipped | Outcome::Refused) {
+        let first = stage.and_then(|stage| memory.state.runs.live.get(stage.first()?));
+        let seen = json!({"running": live, "max": max_of(mode), "run": first.map(|brief| &brief.id)});
+        passed.values.insert("mode".to_owned(), seen);
     }
     passed.stage = key;
     Ok(())

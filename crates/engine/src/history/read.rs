@@ -54,6 +54,12 @@ impl History {
         }))
     }
 
+    /// The event that a run goes back to: its own, or that of who called it.
+    pub fn event_of(&self, id: &str) -> Result<Option<Position>> {
+        let mut read = self.db.prepare_cached("SELECT event FROM run WHERE id = ?1 AND event > 0")?;
+        Ok(read.query_row([id], |row| row.get(0)).optional()?)
+    }
+
     /// The runs that a run called: they began while it lived.
     pub fn called_by(&self, id: &str, from: Position, until: Position) -> Result<Vec<Value>> {
         let mut read = self.db.prepare_cached(

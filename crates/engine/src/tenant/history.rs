@@ -1,8 +1,10 @@
 //! What happened, asked of a tenant: runs, decisions, and why an event or an automation did or did not do something.
 
 pub mod changes;
+mod near;
 mod why;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,6 +20,7 @@ pub(super) use self::why::{read_by_condition, why_not};
 use super::Tenant;
 use super::entity::broken;
 use crate::apply::Place;
+use crate::authority::Sight;
 use crate::automation::Automation;
 use crate::deliver::lock;
 use crate::history::History;
@@ -32,8 +35,6 @@ const QUEUE_MAX: usize = 65_536;
 const SPARE_MAX: usize = 8_192;
 /// Runs and decisions that are forgotten in one transaction.
 const DROPPED_AT_ONCE: usize = 1_000;
-/// Events that are looked at to say what nearly matched.
-const NEAR_EVENTS: usize = 500;
 
 /// Of an event that would be an occurrence.
 const MATCHES: &str = "matches";
@@ -300,7 +301,10 @@ impl Tenant {
         };
         let live = self.with_writer(|writer| {
             let position = writer.state.runs.position_of(id);
-            position.map_or(Ok(None), |position| writer.state.run(position).map_err(broken))
+            let mut live =
+                position.map_or(Ok(None), |position| writer.state.run(position).map_err(broken))?;
+            live.iter_mut().for_each(|live| writer.state.tell_dues(live, &OnceCell::new()));
+            Ok(live)
         })?;
         run["waits"] = json!([]);
         if let Some(live) = live {
@@ -395,61 +399,28 @@ impl Tenant {
 
     /// Why an automation ran or did not: counts, the newest decisions, what nearly matched, what comes next.
     pub fn explain_automation(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
-        let (automation, enabled, paused) = self.with_writer(|writer| {
-            let automation = writer.state.catalog.automations.named(name)?;
-            Ok((automation.clone(), writer.state.is_enabled(automation), writer.state.is_paused(name)))
+        let now = self.moment().now;
+        let (automation, enabled, paused, next) = self.with_writer(|writer| {
+            let (state, automation) = (&writer.state, writer.state.catalog.automations.named(name)?);
+            let next = super::runs::coming::instants(state, automation, now, 5);
+            Ok((automation.clone(), state.is_enabled(automation), state.is_paused(name), next))
         })?;
         let wanted = Wanted { automation: Some(name.to_owned()), since, limit: 20, ..Wanted::default() };
         let (recent, _) = self.decisions(&wanted)?;
         let counts = self.with_history(|history| history.counts(name, since).map_err(broken))?;
         let nearest = self.nearest(&automation)?;
-        let next = crate::schedule::preview(&automation, self.moment().now, 5);
         Ok(json!({
             "automation": name, "enabled": enabled, "paused": paused, "counts": counts, "recent": recent, "nearest": nearest,
             "next": next, "stopped": stopped(&automation),
         }))
     }
 
-    /// The newest events that had the right topic and were stopped before they became an occurrence.
-    fn nearest(&self, automation: &Automation) -> Result<Vec<Value>, Problem> {
-        let head = self.head();
-        let from = head.saturating_sub(NEAR_EVENTS as u64 * 2).max(self.first());
-        let (mut events, _) = self.events_from(from.max(1), head, NEAR_EVENTS)?;
-        let oldest = events.first().map_or(head + 1, |event| event.position);
-        let samples = automation.triggers.iter().flat_map(|trigger| trigger.stopped.samples());
-        let older: BTreeSet<Position> = samples.filter(|at| *at < oldest && *at >= self.first()).collect();
-        for position in older.into_iter().rev() {
-            events.splice(0..0, self.with_reader(|reader| read::event_at(reader, position))?);
-        }
-        // One that became an occurrence missed nothing, whatever the switch says now.
-        let wanted =
-            Wanted { automation: Some(automation.name().to_owned()), limit: 1_000, ..Wanted::default() };
-        let (decisions, _) = self.written_decisions(&wanted)?;
-        let decided: BTreeSet<Position> = decisions.iter().filter_map(|one| one["event"].as_u64()).collect();
-        let mut near = Vec::new();
-        for event in events.iter().rev() {
-            let topic = &event.envelope.topic;
-            let concerned = automation
-                .triggers
-                .iter()
-                .any(|trigger| trigger.patterns.iter().any(|pattern| pattern.receives(topic)));
-            if !concerned || near.len() >= 5 || decided.contains(&event.position) {
-                continue;
-            }
-            let value = event.to_value();
-            let why = self.with_writer(|writer| why_not(&writer.state, automation, event, &value))?;
-            if matches!(why["outcome"].as_str(), Some("not_matched" | "filtered" | "skipped")) {
-                near.push(json!({
-                    "position": event.position, "topic": topic, "gate": why["gate"], "values": why["values"],
-                }));
-            }
-        }
-        Ok(near)
-    }
-
     /// A run, the decision that let it start, and what led to what.
     pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
-        let run = self.run(id)?;
+        self.explain_run_seen(self.run(id)?, &Sight::default())
+    }
+
+    pub(super) fn explain_run_seen(&self, run: Value, sight: &Sight) -> Result<Value, Problem> {
         let wanted = Wanted {
             automation: run["automation"].as_str().map(str::to_owned),
             limit: 1_000,
@@ -459,11 +430,7 @@ impl Tenant {
         // Not one that was merged into it.
         let let_start = |decision: &Value| decision["run"] == run["id"] && decision["outcome"] != "merged";
         let decision = decisions.into_iter().find(let_start);
-        let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
-        let lineage = match event {
-            Some(event) => self.lineage(&event.to_string()).ok(),
-            None => Some(self.lineage_of_run(&run)?),
-        };
+        let lineage = self.lineage_of_run(&run, sight)?;
         let lineage: Option<Value> = lineage.and_then(|text| serde_json::from_str(&text).ok());
         let mut explained = json!({ "run": run });
         for (name, value) in [("decision", decision), ("lineage", lineage)] {

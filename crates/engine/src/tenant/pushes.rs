@@ -158,7 +158,7 @@ impl Tenant {
     /// Sends again, from where it stopped.
     pub async fn resume_push(&self, by: &Caller, name: &str) -> Result<Value, Problem> {
         self.push_row(name)?;
-        let active = json!({"state": "active", "reason": null, "failing_since": null});
+        let active = json!({"state": "active", "reason": null, "failing_since": null, "last_error": null});
         self.set_push(by, name, active).await?;
         self.resume(&group_of(name)).await?;
         self.pushes_changed();
@@ -184,9 +184,14 @@ impl Tenant {
         self.publish(&engine, draft).await.map(drop)
     }
 
-    /// When its run of failures began; `None`: the last delivery was taken.
-    pub(crate) async fn note_push(&self, name: &str, since: Option<Timestamp>) -> Result<(), Problem> {
-        self.set_push(&engine(), name, json!({ "failing_since": since })).await
+    /// When its run of failures began, and what came of the last request; nothing: the last delivery was taken.
+    pub(crate) async fn note_push(
+        &self,
+        name: &str,
+        since: Option<Timestamp>,
+        error: Option<&str>,
+    ) -> Result<(), Problem> {
+        self.set_push(&engine(), name, json!({"failing_since": since, "last_error": error})).await
     }
 
     pub(crate) fn push_failing_since(&self, name: &str) -> Option<Timestamp> {

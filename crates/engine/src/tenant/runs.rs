@@ -1,8 +1,10 @@
 //! Runs on the caller's side: starting, cancelling and answering them, and what is live now.
 
 mod again;
+pub(super) mod coming;
 mod refused;
 
+use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -137,9 +139,10 @@ impl Tenant {
     /// Open waits of live runs.
     pub fn waits(&self) -> Result<Vec<Value>, Problem> {
         self.with_writer(|writer| {
-            let mut waits = Vec::new();
+            let (mut waits, armed) = (Vec::new(), OnceCell::new());
             for position in writer.state.runs.live.keys() {
-                let Some(run) = writer.state.run(*position).map_err(broken)? else { continue };
+                let Some(mut run) = writer.state.run(*position).map_err(broken)? else { continue };
+                writer.state.tell_dues(&mut run, &armed);
                 waits.extend(open_waits(&run).map(|wait| {
                     let mut value = wait_json(&run, wait);
                     value["run"] = run.id.as_str().into();
@@ -191,7 +194,7 @@ impl Tenant {
         let now = self.moment().now;
         self.with_writer(|writer| {
             let automation = writer.state.catalog.automations.named(name)?;
-            Ok(crate::schedule::preview(automation, now, count))
+            Ok(coming::instants(&writer.state, automation, now, count))
         })
     }
 
@@ -438,7 +441,7 @@ fn automation_json(state: &State, automation: &Automation, now: Timestamp) -> Va
         "name": name, "version": automation.version(), "enabled": state.is_enabled(automation),
         "paused": state.is_paused(name), "managed_by": entry.map(|entry| entry.managed_by.as_str()),
         "runs": state.runs_per_version(name).values().sum::<u64>(),
-        "next": crate::schedule::preview(automation, now, 1),
+        "next": coming::instants(state, automation, now, 1),
     });
     if let Some(description) = &automation.definition.description {
         value["description"] = description.as_str().into();

@@ -206,17 +206,7 @@ impl Seen {
     }
 
     pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
-        let run = self.run(id)?;
-        let mut told = self.tenant.explain_run(id)?;
-        if !self.sight.sees_all() && run["occurrence"]["kind"] == "event" {
-            let lineage = self.lineage(&run["occurrence"]["position"].to_string());
-            match lineage.ok().and_then(|text| serde_json::from_str(&text).ok()) {
-                Some(lineage) => told["lineage"] = lineage,
-                None => drop(told.as_object_mut().map(|told| told.remove("lineage"))),
-            }
-            told["run"] = run;
-        }
-        Ok(told)
+        self.tenant.explain_run_seen(self.run(id)?, &self.sight)
     }
 
     pub fn groups(&self) -> Result<Vec<GroupView>, Problem> {

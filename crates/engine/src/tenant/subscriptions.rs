@@ -244,8 +244,17 @@ impl Tenant {
         Ok(match self.end_of(&run).await? {
             None => Dispatched::Unfinished,
             Some("completed") => Dispatched::Well,
-            Some(_) => Dispatched::Failed(format!("{run} did not end well")),
+            Some(_) => Dispatched::Failed(self.why_ended(&run)),
         })
+    }
+
+    /// What a run that did not end well said last.
+    fn why_ended(&self, run: &str) -> String {
+        let ended = self.run(run).unwrap_or_default();
+        match ended["error"]["message"].as_str().or(ended["error"]["code"].as_str()) {
+            Some(why) => format!("{run} did not end well: {why}"),
+            None => format!("{run} did not end well"),
+        }
     }
 
     /// The inner error is what became of the dispatch; no run: nobody wanted the event.

@@ -9,7 +9,7 @@ use model::{Code, Problem};
 use serde_json::{Value, json};
 
 use super::sources;
-use crate::output::Stop;
+use crate::output::{Stop, counted};
 use crate::reach::Reach;
 use crate::session::Session;
 
@@ -72,7 +72,7 @@ async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> 
     }
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     if checked.has_errors() {
-        let detail = format!("{} errors in the declarations, nothing was applied", errors.count());
+        let detail = format!("{} in the declarations, nothing was applied", counted(errors.count(), "error"));
         return Err(Problem::new(Code::DefinitionInvalid, detail)
             .hint("everwhen check shows them all")
             .into());
@@ -105,8 +105,25 @@ fn shown(answer: &Value, session: &Session) -> Result<(), Stop> {
             let names = answer[what].as_array().into_iter().flatten().filter_map(Value::as_str);
             lines.extend(names.map(|name| format!("{mark} {name}")));
         }
+        if lines.is_empty() {
+            lines.push("no changes".to_owned());
+        }
         let cancelled = answer["runs_cancelled"].as_object().into_iter().flatten();
         lines.extend(cancelled.map(|(name, runs)| format!("! runs of {name} that end with it: {runs}")));
-        if lines.is_empty() { "no changes".to_owned() } else { lines.join("\n") }
+        lines.extend(on_old_versions(answer));
+        lines.join("\n")
     })
+}
+
+/// Runs that go on under the version they began with; not those that end with their automation.
+fn on_old_versions(answer: &Value) -> Vec<String> {
+    let automations = answer["runs_by_old_version"].as_object().into_iter().flatten();
+    let going_on = automations.filter(|(name, _)| answer["runs_cancelled"][name.as_str()].is_null());
+    let line = |(name, versions): (&String, &Value)| -> Vec<String> {
+        let versions = versions.as_object().into_iter().flatten();
+        versions
+            .map(|(version, runs)| format!("! runs of {name} that stay on version {version}: {runs}"))
+            .collect()
+    };
+    going_on.flat_map(line).collect()
 }

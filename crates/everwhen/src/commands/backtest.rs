@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::runs::text;
 use super::sources;
-use crate::output::Stop;
+use crate::output::{Stop, counted};
 use crate::reach::Reach;
 use crate::reach::runs::no_edge;
 use crate::session::Session;
@@ -46,7 +46,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         session.out.note(&finding.render(&sources.files[&finding.file]));
     }
     if checked.has_errors() {
-        let detail = format!("{} errors in the declarations, nothing was tried", errors.count());
+        let detail = format!("{} in the declarations, nothing was tried", counted(errors.count(), "error"));
         return Err(Problem::new(Code::DefinitionInvalid, detail)
             .hint("everwhen check shows them all")
             .into());

@@ -149,7 +149,7 @@ async fn tenant(session: &Session) -> Vec<Check> {
     };
     let mut checks = match reach.ready().await {
         Ok(ready) if ready["ready"] == true => vec![check("tenant", Status::Ok, "open and ready")],
-        Ok(ready) => vec![check("tenant", Status::Fail, format!("not ready: {}", ready["failing"]))],
+        Ok(ready) => vec![check("tenant", Status::Fail, format!("not ready: {}", failing(&ready)))],
         Err(problem) => vec![check("tenant", Status::Fail, problem.detail())],
     };
     checks.push(clock(&reach).await.unwrap_or_else(|problem| check("clock", Status::Fail, problem.detail())));
@@ -166,6 +166,12 @@ async fn tenant(session: &Session) -> Vec<Check> {
         Err(problem) => checks.push(check("groups", Status::Fail, problem.detail())),
     }
     checks
+}
+
+fn failing(ready: &Value) -> String {
+    let failing: Vec<&str> =
+        ready["failing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if failing.is_empty() { "it does not say why".to_owned() } else { failing.join("; ") }
 }
 
 /// Everything that waits for time will be woken by it. A server proves that with its own verify.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use crate::output::Stop;
+use crate::output::{Stop, counted};
 use crate::reach::Reach;
 use crate::reach::groups::{Delivery, Settle};
 use crate::session::Session;
@@ -87,7 +87,7 @@ async fn dispatch(reach: &Reach, args: &Args, session: &Session) -> Result<(), S
     let drained = reach.dispatch(&args.group, args.limit.unwrap_or(u64::MAX)).await?;
     session.out.result(&drained, || {
         let runs = drained["triggered"].as_array().map_or(0, Vec::len);
-        format!("{} processed, {runs} runs started", drained["processed"])
+        format!("{} processed, {} started", drained["processed"], counted(runs, "run"))
     })?;
     match &drained["halted_on_event_id"] {
         Value::Null => Ok(()),

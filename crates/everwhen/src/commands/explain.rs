@@ -64,12 +64,16 @@ fn decision(decision: &Value) -> String {
     let reason = decision["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let run = decision["run"].as_str().map(|run| format!("  {run}")).unwrap_or_default();
     let at = decision["at"].as_str().map(|at| format!("  {at}")).unwrap_or_default();
+    let event = decision["event"].as_u64().map(|event| format!("  event {event}")).unwrap_or_default();
+    // Only what is pending ends by itself; of others it says when they would have.
+    let until = decision["until"].as_str().filter(|_| decision["outcome"] == "pending");
+    let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
     let values = match &decision["values"] {
         Value::Null => String::new(),
         values => format!("  {values}"),
     };
     format!(
-        "{:<24}  {}{reason} at {}{at}{run}{values}",
+        "{:<24}  {}{reason} at {}{until}{at}{event}{run}{values}",
         text(&decision["automation"]),
         text(&decision["outcome"]),
         text(&decision["gate"])
@@ -129,8 +133,7 @@ fn automation(explained: &Value) -> String {
     }
     lines.extend(list(explained, "recent").map(|one| format!("  {}", decision(one))));
     for near in list(explained, "nearest") {
-        let (topic, gate) = (text(&near["topic"]), text(&near["gate"]));
-        lines.push(format!("  nearly: {topic} at {}: {gate} {}", near["position"], near["values"]));
+        lines.push(format!("  nearly: {} at {}: {}", text(&near["topic"]), near["position"], missed(near)));
     }
     lines.extend(list(explained, "next").map(|next| format!("  next {}", text(next))));
     if lines.len() == 1 {
@@ -140,16 +143,39 @@ fn automation(explained: &Value) -> String {
     lines.join("\n")
 }
 
+/// What kept an event from being an occurrence.
+fn missed(near: &Value) -> String {
+    let values = &near["values"];
+    let row = text(&values["row"]);
+    match (values["pattern"].as_str(), values["field"].as_str()) {
+        (Some(pattern), _) => format!("the trigger waits for \"{pattern}\""),
+        (_, Some(field)) => {
+            let (prev, next) = (&values["prev"], &values["next"]);
+            format!("{field} of {row} went from {prev} to {next}, wanted is {}", values["wanted"])
+        }
+        _ if values["wanted"]["row"].is_array() => {
+            let rows = list(&values["wanted"], "row").map(text).collect::<Vec<_>>();
+            format!("it is {row}, wanted is {}", rows.join(" or "))
+        }
+        _ => format!("stopped at {} {values}", text(&near["gate"])),
+    }
+}
+
 /// Why it began, what it did, and what came of it.
 fn of_run(explained: &Value) -> String {
     let (run, lineage) = (&explained["run"], &explained["lineage"]);
     let mut lines = words(run);
     let occurrence = &run["occurrence"];
-    let began = match occurrence["kind"].as_str() {
-        Some("event") if lineage["event"]["topic"].is_string() => told(&lineage["event"]),
-        _ => format!("{} at {}", text(&occurrence["kind"]), text(&occurrence["at"])),
+    let (by_event, at) = (lineage["event"]["topic"].is_string(), text(&occurrence["at"]));
+    let began = match (occurrence["kind"].as_str(), run["parent"].as_str()) {
+        (Some("event"), _) if by_event => told(&lineage["event"]),
+        (_, Some(parent)) => format!("a call by {parent} ({}) at {at}", text(&run["invoked_by"])),
+        (kind, None) => format!("{} at {at}", kind.unwrap_or_default()),
     };
     lines.push(format!("  because of {began}"));
+    if by_event && occurrence["kind"] != "event" {
+        lines.push(format!("  goes back to {}", told(&lineage["event"])));
+    }
     if !explained["decision"].is_null() {
         lines.push(format!("  decided: {}", decision(&explained["decision"])));
     }
@@ -164,10 +190,7 @@ fn effects(of: &Value, depth: usize, lines: &mut Vec<String>) {
         let indent = "  ".repeat(depth);
         let what = match effect.get("event") {
             Some(event) => told(event),
-            None => {
-                let run = &effect["run"];
-                format!("{}  {}  {}", text(&run["id"]), text(&run["status"]), text(&run["automation"]))
-            }
+            None => super::show::run(&effect["run"]),
         };
         lines.push(format!("{indent}led to {what}"));
         effects(effect, depth + 1, lines);

@@ -13,7 +13,7 @@ use crate::session::Session;
 #[command(after_long_help = "\
 Examples:
   everwhen hooks set github --scheme github --secret-file github.secret
-  everwhen hooks set shop --scheme standard-webhooks --secret whsec_… --topic shop.in
+  everwhen hooks set shop --scheme standard-webhooks --secret-file shop.secret --topic shop.in
   everwhen hooks list")]
 pub struct Args {
     #[command(subcommand)]

@@ -189,5 +189,6 @@ fn one_line(push: &Value) -> String {
     };
     let behind = push["lag"].as_u64().map(|lag| format!("  {lag} behind")).unwrap_or_default();
     let why = push["reason"].as_str().map(|reason| format!("  {reason}")).unwrap_or_default();
-    format!("{:<8}  {:<16}  {patterns}  {}{behind}{why}", text("state"), text("name"), text("url"))
+    let failing = push["last_error"].as_str().map(|error| format!("  failing: {error}")).unwrap_or_default();
+    format!("{:<8}  {:<16}  {patterns}  {}{behind}{why}{failing}", text("state"), text("name"), text("url"))
 }

@@ -223,7 +223,10 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             }
             let bulk = Bulk { verb, automation, status, reason, since, dry_run };
             let done = reach.runs_in_bulk(&bulk).await?;
-            session.out.result(&done, || format!("{} of {}", done["done"], done["matched"]))
+            session.out.result(&done, || match dry_run {
+                true => format!("{} would be meant, nothing was done", done["matched"]),
+                false => format!("{} of {}", done["done"], done["matched"]),
+            })
         }
     }
 }

@@ -83,13 +83,15 @@ pub fn lineage(text: &str) -> String {
     struct Effect<'a> {
         #[serde(borrow)]
         event: Option<&'a RawValue>,
+        #[serde(default)]
+        run: Value,
         #[serde(borrow)]
         effects: Vec<Effect<'a>>,
     }
     fn below(effects: &[Effect<'_>], depth: usize, lines: &mut Vec<String>) {
         for effect in effects {
-            let event = effect.event.map_or_else(String::new, |event| one_line(event.get()));
-            lines.push(format!("{}{event}", "  ".repeat(depth)));
+            let what = effect.event.map_or_else(|| run(&effect.run), |event| one_line(event.get()));
+            lines.push(format!("{}{what}", "  ".repeat(depth)));
             below(&effect.effects, depth + 1, lines);
         }
     }
@@ -99,6 +101,11 @@ pub fn lineage(text: &str) -> String {
         path.enumerate().map(|(depth, event)| format!("{}{}", "  ".repeat(depth), one_line(event))).collect();
     below(&effects, lines.len(), &mut lines);
     lines.join("\n")
+}
+
+/// A run among what came of something.
+pub fn run(run: &Value) -> String {
+    format!("{}  {}  {}", cell(&run["id"]), cell(&run["status"]), cell(&run["automation"]))
 }
 
 /// A table with a heading; nothing but a remark when it is empty.
@@ -133,10 +140,11 @@ mod tests {
             r#"{"position":7,"topic":"a.b","time":"T","subject":{"kind":"k","id":"1"},"payload":{"n":1.10}}"#;
         assert_eq!(one_line(text), r#"7 T a.b k/1 {"n":1.10}"#);
         let chain = lineage(&format!(
-            r#"{{"event":{text},"causes":[{text}],"effects":[{{"event":{text},"effects":[]}}]}}"#
+            r#"{{"event":{text},"causes":[{text}],"effects":[{{"run":{{"id":"run_1","status":"failed","automation":"a"}},
+                "effects":[{{"event":{text},"effects":[]}}]}}]}}"#
         ));
         let line = one_line(text);
-        assert_eq!(chain, format!("{line}\n  {line}\n    {line}"));
+        assert_eq!(chain, format!("{line}\n  {line}\n    run_1  failed  a\n      {line}"));
         assert_eq!(one_line(r#"{"position":8,"topic":"a","time":"T","erased":true}"#), "8 T a (erased)");
     }
 }

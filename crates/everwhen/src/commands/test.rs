@@ -6,7 +6,7 @@ use lang::declare::read_values;
 use model::{Code, Problem};
 
 use super::sources;
-use crate::output::Stop;
+use crate::output::{Stop, counted};
 use crate::scenario::{self, Played, Scenario, report};
 use crate::session::Session;
 
@@ -68,8 +68,8 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
     }
     let failed = results.iter().filter(|result| !result.played.passed()).count();
     session.out.note(&format!(
-        "{} scenarios: {} passed, {failed} failed",
-        results.len(),
+        "{}: {} passed, {failed} failed",
+        counted(results.len(), "scenario"),
         results.len() - failed
     ));
     if failed > 0 { Err(Stop::Code(1)) } else { Ok(()) }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use engine::{Delivery as LocalDelivery, Redrive, Settled};
-use hyper::Method;
 use model::group::parse_start;
 use model::time::duration_json;
 use model::{Position, Problem};
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Reach;
 use super::events::{filter_value, parse_filter, text};
-use crate::client::{Sent, escape, query};
+use crate::client::{escape, query};
 
 /// An event handed to us, with the token that settles it.
 #[derive(Deserialize)]
@@ -217,9 +216,7 @@ impl Reach {
                 let health = local.engine.health();
                 Ok(json!({ "ready": health.ready, "failing": health.failing }))
             }
-            Reach::Remote(client) => {
-                client.send(Method::GET, "/readyz", Sent::Nothing).await.map(|_| json!({"ready":true}))
-            }
+            Reach::Remote(client) => client.ready().await,
         }
     }
 }

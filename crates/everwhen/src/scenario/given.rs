@@ -24,14 +24,34 @@ impl Given {
             sources.files.insert(CONCEPTS.to_owned(), declared(&self.concepts)?);
         }
         if !self.automations.is_empty() {
-            let inline = Value::Array(self.automations.clone());
-            sources.files.insert(INLINE.to_owned(), inline.to_string());
+            // A line each: the line of a finding says which it is about.
+            let lines: Vec<String> = self.automations.iter().map(Value::to_string).collect();
+            sources.files.insert(INLINE.to_owned(), format!("[\n{}\n]", lines.join(",\n")));
         }
         let checked = check_workspace(&sources.files);
         match checked.findings.iter().find(|finding| finding.severity == Severity::Error) {
-            Some(finding) => Err(unfit(finding, &sources.paths)),
+            Some(finding) => Err(self.unfit(finding, &sources.paths)),
             None => Ok(checked.definitions),
         }
+    }
+
+    fn unfit(&self, finding: &Finding, paths: &BTreeMap<String, PathBuf>) -> Problem {
+        let place = match (paths.get(&finding.file), finding.file.as_str()) {
+            (Some(path), _) => format!("{}:{}:{}", path.display(), finding.line, finding.col),
+            (None, CONCEPTS) => "given.concepts".to_owned(),
+            (None, _) => self.inline(finding.line),
+        };
+        let problem = wrong(format!("{place}: {} [{}]", finding.message, finding.code.as_str()));
+        match &finding.suggestion {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
+    }
+
+    /// The automation that stands in this line of what they are written as; the first is in the second.
+    fn inline(&self, line: usize) -> String {
+        let name = line.checked_sub(2).and_then(|at| self.automations.get(at)?["automation"].as_str());
+        name.map_or("given.automations".to_owned(), |name| format!("given.automations \"{name}\""))
     }
 }
 
@@ -56,17 +76,4 @@ fn declared(concepts: &Map<String, Value>) -> Result<String, Problem> {
 fn no_concept(id: &str) -> Problem {
     wrong(format!("\"{id}\" names no concept"))
         .hint("write version, namespace and name, such as v1:health:system")
-}
-
-fn unfit(finding: &Finding, paths: &BTreeMap<String, PathBuf>) -> Problem {
-    let place = match (paths.get(&finding.file), finding.file.as_str()) {
-        (Some(path), _) => format!("{}:{}:{}", path.display(), finding.line, finding.col),
-        (None, CONCEPTS) => "given.concepts".to_owned(),
-        (None, _) => "given.automations".to_owned(),
-    };
-    let problem = wrong(format!("{place}: {} [{}]", finding.message, finding.code.as_str()));
-    match &finding.suggestion {
-        Some(hint) => problem.hint(hint),
-        None => problem,
-    }
 }

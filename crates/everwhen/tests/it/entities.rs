@@ -76,3 +76,29 @@ fn a_workspace_is_applied_and_its_rows_are_kept_through_a_server() {
     tour(&place);
     drop(server);
 }
+
+const EDITS: &str = r#"
+concept note {
+  text string
+}
+
+mutation note takes {
+  args { id string!  text string }
+  update { accept { text } }
+}
+
+mutation note writes {
+  args { id string!  text string }
+  update { args.text }
+}
+"#;
+
+#[test]
+fn an_argument_that_is_written_as_a_field_and_left_out_removes_it_and_an_accepted_one_does_not() {
+    let place = Place::new();
+    place.write("n.ew", EDITS);
+    place.run(&["apply", "n.ew"]).ok();
+    place.run(&["entity", "put", "note", "a", r#"{"text":"here"}"#]).ok();
+    assert_eq!(place.json(&["mutate", "takes", "id=a"])["fields"], json!({"text": "here"}));
+    assert_eq!(place.json(&["mutate", "writes", "id=a"])["fields"], json!({}));
+}

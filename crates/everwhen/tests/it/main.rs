@@ -37,4 +37,5 @@ mod tour;
 mod traces;
 mod tries;
 mod watch;
+mod whys;
 mod workers;

@@ -2,10 +2,11 @@
 //! `docs/http.md` and `docs/openapi.json` list the doors that there are.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::{BINARY, Place};
 
 fn page(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -102,4 +103,33 @@ fn the_copy_of_the_openapi_document_is_what_the_server_gives() {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(text == whole, "docs/openapi.json differs from the routes; EVERWHEN_GOLDEN=write writes it");
     }
+}
+
+/// Runs the commands of a page in a shell that finds this binary; gives back what was said.
+fn in_a_shell(place: &Place, commands: &str) -> String {
+    let beside = Path::new(BINARY).parent().unwrap();
+    let path = format!("{}:{}", beside.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", commands]).current_dir(place.path()).env("PATH", path);
+    let done = shell.env_remove("EVERWHEN_DATA").env_remove("EVERWHEN_SERVER").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    said
+}
+
+#[test]
+fn the_page_of_subscriptions_does_what_it_prints() {
+    let place = Place::new();
+    for (info, block) in blocks(&std::fs::read_to_string(page("subscriptions.md")).unwrap()) {
+        match info.split_once(' ') {
+            Some((_, file)) => drop(place.write(file, &block)),
+            None => assert!(in_a_shell(&place, &block).contains("2 processed, 1 run started")),
+        }
+    }
+    let made = place.run(&["tail", "shop.#", "--after", "0", "--no-follow", "--json"]).ok().lines();
+    assert_eq!((made.len(), &made[0]["payload"]["why"]), (1, &Value::from("cost")), "{made:?}");
+    place.run(&["publish", "price.changed", r#"{"sku":"bad","new":12}"#]).ok();
+    place.run(&["drain", "workflow_runner"]);
+    let said = place.run(&["tail", "workflow.#", "--after", "0", "--no-follow", "--json"]).ok().out;
+    assert!(said.contains("did not end well: no such article"), "{said}");
 }

@@ -50,7 +50,7 @@ ConceptPage: concepts! [Concept]; next string
 QueryResult: rows [any]; next string; count count; plan any
 Output: output any
 +Workspace: files! {string}; workspace string?
-Plan: added! [string]; changed! [string]; removed! [string]; replaces {string}; runs_on_old_versions! {count}; runs_cancelled {count}; position! count
+Plan: added! [string]; changed! [string]; removed! [string]; replaces {string}; runs_on_old_versions! {count}; runs_by_old_version {{count}}; runs_cancelled {count}; position! count
 AutomationDefinition: automation! string
 Patch:
 Automation: name! string; version! string; enabled! boolean; paused! boolean; managed_by any; runs! count; runs_total! count; next! [instant]; description string; reason string; definition any
@@ -117,7 +117,7 @@ Imported:
 Hook: name! string; scheme! string; topic string; space string
 HookPage: hooks! [Hook]; next string
 PushDefinition:
-Push:
+Push: name string; group string; url string; pattern any; format string; ordered boolean; timeout number; state =active|paused|disabled; reason string; failing_since instant; last_error string; floor count; lag count; inflight count; delayed count; dead_letters count
 PushPage: pushes! [Push]; next string
 HookDelivered: id string; position position; duplicate boolean; verdict string
 Live: live! boolean

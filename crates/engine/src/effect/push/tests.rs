@@ -82,7 +82,7 @@ fn cloudevents_go_out_structured_or_as_headers_and_read_back_alike() {
 #[test]
 fn fifty_failures_or_a_day_of_them_are_enough() {
     let begun = Timestamp::from_millis(1_000);
-    let streak = |failures| Streak { failures, since: Some(begun) };
+    let streak = |failures| Streak { failures, since: Some(begun), ..Streak::default() };
     assert_eq!(streak(49).over(begun), None);
     assert_eq!(streak(50).over(begun).as_deref(), Some("50 failures in a row"));
     let later = begun.plus(FAILING_MAX);

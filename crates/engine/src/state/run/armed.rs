@@ -1,14 +1,15 @@
 //! What comes due by itself is armed: proven by looking at everything that waits; and held to its length when the wall clock
 //! was set back while nobody ran (rules R9).
 
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use model::Timestamp;
 use model::record::Status;
+use model::{Position, Timestamp};
 
 use super::Timer;
-use crate::run::{Wait, WaitKind};
+use crate::run::{Run, Wait, WaitKind};
 use crate::state::rows::no_later;
 use crate::state::{Result, State};
 
@@ -43,6 +44,22 @@ impl State {
         }
         found.extend(crate::schedule::unarmed(self, &armed)?);
         Ok(found)
+    }
+
+    /// Gives the waits of a run the instants at which they end: after the wall clock was set back while nobody ran, earlier
+    /// than what was written says. Every timer is looked at once, and only then.
+    pub fn tell_dues(&self, run: &mut Run, armed: &OnceCell<HashMap<(Position, u32), Timestamp>>) {
+        let of_wait = |(at, timer): &(Timestamp, Timer)| match timer {
+            Timer::Wait(id) => Some((*id, *at)),
+            _ => None,
+        };
+        for wait in run.walk.waits.iter_mut().filter(|wait| wait.ended.is_none()) {
+            let (Some(due), id) = (wait.due, (run.position, wait.number)) else { continue };
+            if !self.runs.timers.contains(&(due, Timer::Wait(id))) {
+                let armed = armed.get_or_init(|| self.runs.timers.iter().filter_map(of_wait).collect());
+                wait.due = armed.get(&id).copied().or(wait.due);
+            }
+        }
     }
 
     /// Whatever counts time ends no later from now than it was to last in all.
@@ -116,6 +133,9 @@ mod tests {
         state.clamp_elapsed(Timestamp::EPOCH).unwrap();
         let five_minutes = Timestamp::EPOCH.plus(Duration::from_secs(300));
         assert_eq!(state.runs.timers.first().map(|(at, _)| *at), Some(five_minutes));
+        let mut run = state.run(1).unwrap().unwrap();
+        state.tell_dues(&mut run, &OnceCell::new());
+        assert_eq!(run.walk.waits[0].due, Some(five_minutes), "and it says so");
         assert_eq!(state.unarmed().unwrap(), [] as [&str; 0]);
     }
 

@@ -2,9 +2,9 @@
 //! the definitions of its position. Nothing of it is written down, so that nothing of it outlives an erased event.
 
 use lang::expr::{EntityRef, Refs};
-use model::definition::Condition;
+use model::definition::{Condition, TriggerKind};
 use model::event::Event;
-use model::{Position, Problem};
+use model::{Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
 use super::MATCHES;
@@ -29,6 +29,7 @@ impl Tenant {
             if let Some(event) = &event {
                 read_of_event(&refs, event, &mut decision["values"]);
             }
+            read_of_clock(&condition, decision);
             let space = event.as_ref().and_then(|event| event["space"].as_str());
             self.read_of_rows(&refs, space, position, &mut decision["values"]);
         }
@@ -85,8 +86,7 @@ pub(in crate::tenant) fn why_not(
     for trigger in concerned {
         let id = Some(trigger.definition.id.as_str());
         if !matching::matches(state, &trigger.definition.on, event, value).map_err(broken)? {
-            let (prev, next) = (&value["payload"]["prev"], &value["payload"]["next"]);
-            nearest = answer("not_matched", "match", id, json!({"prev": prev, "next": next}));
+            nearest = answer("not_matched", "match", id, missed(&trigger.definition.on, event, value));
             continue;
         }
         if !state.is_enabled(automation) {
@@ -99,6 +99,51 @@ pub(in crate::tenant) fn why_not(
         }
     }
     Ok(nearest)
+}
+
+/// A change that was not the one a trigger waits for: of which row, what it was, and what is wanted.
+fn missed(on: &TriggerKind, event: &Event, value: &Value) -> Value {
+    let Some((entities, field)) = matching::watched(on) else { return Value::Null };
+    let row = event.envelope.subject.as_ref().map(|subject| format!("{}/{}", subject.kind, subject.id));
+    if !matching::is_named(entities, event) {
+        let rows = entities.iter().map(|entity| match &entity.id {
+            Some(id) => format!("{}/{id}", entity.concept),
+            None => entity.concept.clone(),
+        });
+        return json!({"row": row, "wanted": {"row": rows.collect::<Vec<_>>()}});
+    }
+    let of = |side: &str| matching::at(&value["payload"][side], field).clone();
+    let mut wanted = json!({});
+    match on {
+        TriggerKind::State { from, to, not_from, not_to, .. } => {
+            let each = [("from", from), ("to", to)];
+            each.iter().for_each(|(name, list)| list.iter().for_each(|list| wanted[*name] = json!(list)));
+            let each = [("not_from", not_from), ("not_to", not_to)];
+            let said = each.iter().filter(|(_, list)| !list.is_empty());
+            said.for_each(|(name, list)| wanted[*name] = json!(list));
+        }
+        TriggerKind::NumericState { above, below, .. } => {
+            let each = [("above", above), ("below", below)];
+            each.iter().for_each(|(name, bound)| bound.iter().for_each(|bound| wanted[*name] = json!(bound)));
+        }
+        _ => {}
+    }
+    json!({"row": row, "field": field, "prev": of("prev"), "next": of("next"), "wanted": wanted})
+}
+
+/// Whether every trigger that the event's topic concerns looks at other rows.
+pub(super) fn is_of_another_row(automation: &Automation, event: &Event) -> bool {
+    let topic = &event.envelope.topic;
+    let mut concerned = automation
+        .triggers
+        .iter()
+        .filter(|trigger| trigger.patterns.iter().any(|pattern| pattern.receives(topic)))
+        .peekable();
+    concerned.peek().is_some()
+        && concerned.all(|trigger| {
+            let watched = matching::watched(&trigger.definition.on);
+            watched.is_some_and(|(entities, _)| !matching::is_named(entities, event))
+        })
 }
 
 /// As [`why_not`], by the definition that was in force when the event came.
@@ -149,6 +194,16 @@ pub(in crate::tenant) fn read_by_condition(state: &State, decision: &mut Value, 
     };
     if let Some(condition) = automation.definition.conditions.get(index as usize) {
         read_of_event(&condition::refs(condition), event, &mut decision["values"]);
+        read_of_clock(condition, decision);
+    }
+}
+
+/// What the clock said to the times of day that it asks for.
+fn read_of_clock(condition: &Condition, decision: &mut Value) {
+    let at = decision["at"].as_str().and_then(|at| Timestamp::parse(at).ok());
+    let times = at.map(|at| condition::times(condition, at)).unwrap_or_default();
+    if !times.is_empty() {
+        decision["values"]["time"] = times.into();
     }
 }
 

@@ -6,8 +6,12 @@ use model::event::Event;
 use model::{Position, Problem};
 use serde_json::{Value, json};
 
+use crate::authority::Sight;
 use crate::history::read::Wanted;
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, broken};
+
+/// Calls are not deeper than runs may be; a chain that says otherwise is not followed for ever.
+const CALLERS_MAX: usize = 100;
 
 impl Tenant {
     /// Children of `root`: `{"run":…,"effects":[…]}` for each run it started, `{"event":…,"effects":[…]}` for the rest. A run
@@ -71,20 +75,48 @@ impl Tenant {
         Ok(shown.collect::<Result<Vec<_>, Problem>>()?.join(","))
     }
 
-    /// Of a run that no event started: only what came of it.
-    pub(in crate::tenant) fn lineage_of_run(&self, run: &Value) -> Result<String, Problem> {
-        Ok(format!("{{\"causes\":[],\"effects\":[{}]}}", self.alone(run)?))
+    /// Around a run: what led to the event that it goes back to and what came of that; a run that goes back to none is told
+    /// with those that called it. `None`: the event is gone, or not to be seen.
+    pub(in crate::tenant) fn lineage_of_run(
+        &self,
+        run: &Value,
+        sight: &Sight,
+    ) -> Result<Option<String>, Problem> {
+        let id = run["id"].as_str().unwrap_or_default();
+        let own = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
+        let event = match own {
+            Some(event) => Some(event),
+            None => self.with_history(|history| history.event_of(id).map_err(broken))?,
+        };
+        if let Some(event) = event {
+            return Ok(self.lineage_seen(&event.to_string(), sight).ok());
+        }
+        let first = self.first_caller(run, sight)?;
+        Ok(Some(format!("{{\"causes\":[],\"effects\":[{}]}}", self.alone(&first, sight)?)))
+    }
+
+    /// Where a chain of calls began, as far as it is still known; who sees a part is not told who called.
+    fn first_caller(&self, run: &Value, sight: &Sight) -> Result<Value, Problem> {
+        let mut first = run.clone();
+        for _ in 0..CALLERS_MAX {
+            let Some(parent) = first["parent"].as_str().filter(|_| sight.sees_all()) else { break };
+            let found = self.with_history(|history| history.run(parent).map_err(broken))?;
+            let Some(found) = found else { break };
+            first = found;
+        }
+        Ok(first)
     }
 
     /// A run without an event, with what it published and the runs that it called while it lived.
-    fn alone(&self, run: &Value) -> Result<String, Problem> {
+    fn alone(&self, run: &Value, sight: &Sight) -> Result<String, Problem> {
         let position = run["position"].as_u64().unwrap_or(0);
         let until = run["ended"].as_u64().unwrap_or(Position::MAX);
         let id = run["id"].as_str().unwrap_or_default();
-        let called = self
-            .with_history(|history| history.called_by(id, position, until).map_err(crate::tenant::broken))?;
-        let mut shown = called.iter().map(|called| self.alone(called)).collect::<Result<Vec<_>, _>>()?;
-        let effects = self.effects_of(position)?;
+        let called = self.with_history(|history| history.called_by(id, position, until).map_err(broken))?;
+        let mut shown =
+            called.iter().map(|called| self.alone(called, sight)).collect::<Result<Vec<_>, _>>()?;
+        let mut effects = self.effects_of(position)?;
+        effects.retain(|effect| sight.sees_event(effect));
         let own = effects.iter().filter(|event| event.envelope.cause == Some(position));
         let below = self.below(&effects, own)?;
         shown.extend((!below.is_empty()).then_some(below));

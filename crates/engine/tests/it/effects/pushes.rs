@@ -76,10 +76,13 @@ async fn a_delivery_is_signed_and_comes_under_the_same_id_until_it_is_taken() {
     assert_eq!(header(&first, "webhook-signature"), format!("v1,{expected}"));
     first.answer("500 No", "text/plain", "no");
     let second = next(&got);
+    let failing = tenant.shown_push("shop").unwrap();
+    assert_eq!(failing["last_error"], "the receiver answered 500", "{failing}");
     assert_eq!(header(&second, "webhook-id"), id);
     second.answer("204 Done", "text/plain", "");
     until("it is settled", || tenant.shown_push("shop").unwrap()["floor"].as_u64() >= Some(position)).await;
     until("nothing fails", || tenant.shown_push("shop").unwrap().get("failing_since").is_none()).await;
+    assert_eq!(tenant.shown_push("shop").unwrap().get("last_error"), None);
     engine.close().await.unwrap();
 }
 
