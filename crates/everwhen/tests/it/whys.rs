@@ -182,7 +182,7 @@ fn one_is_said_as_one_and_a_dry_run_of_many_says_how_many_are_meant() {
     let place = Place::new();
     place.write("s.yaml", "scenario: s\nsteps:\n  - advance: 1h\n");
     assert!(place.run(&["test", "s.yaml"]).ok().err.contains("1 scenario: 1 passed, 0 failed"));
-    place.write("a.yaml", "automation: a\ntriggers: [{evnt: x}]\nactions: []\n");
+    place.write("a.yaml", "automation: a\ntriggers: [{event: x}]\nactions: [{call: nope}]\n");
     let refused = place.run(&["apply", "a.yaml"]).exits(4).err;
     assert!(refused.contains("1 error in the declarations"), "{refused}");
     place.write("a.yaml", SLOW);
