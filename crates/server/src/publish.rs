@@ -14,7 +14,7 @@ use model::{Code, Problem};
 
 use crate::body;
 use crate::caller::{Call, text};
-use crate::idempotency::KEY;
+use crate::idempotency::{KEY, Noting};
 use crate::lane::Waited;
 use crate::problem::{Answer, bad_request};
 
@@ -67,6 +67,7 @@ pub async fn publish(call: Call) -> Answer {
     let bytes = body::read_on(body, bytes_max, doors.patience.body, waited).await.map_err(fewer)?;
     let named = shape.named();
     let said = said(shape, &bytes, &head.headers, &limits).map_err(named)?;
+    let noting: Option<Noting> = head.extensions.get().cloned();
     // Body and headers are slices of the connection's buffer, which is used again only once nothing holds it.
     drop((bytes, head));
     match said {
@@ -78,8 +79,13 @@ pub async fn publish(call: Call) -> Answer {
         // One in headers cannot be several; the others under a key were answered elsewhere.
         Said::Many(_) if key.is_some() => Err(key_of_many().into()),
         Said::Many(drafts) => {
-            let outcomes = tenant.publish_all(&caller, drafts).await.map_err(named)?;
-            Ok(many(&outcomes))
+            let outcomes = match noting {
+                None => tenant.publish_all(&caller, drafts).await,
+                Some(noting) => {
+                    tenant.publish_all_noted(&caller, drafts, &|events| noting.about(&events)).await
+                }
+            };
+            Ok(many(&outcomes.map_err(named)?))
         }
     }
 }
