@@ -58,6 +58,7 @@ pub use history::changes::{Change, Changes, Changing, Chosen};
 pub(crate) use live::names_live;
 pub(crate) use open::event_from_json;
 pub use open::{Home, Opening};
+pub use publish::{Expected, Note};
 pub use search::{Page, Query};
 pub use seen::Seen;
 

@@ -232,24 +232,38 @@ fn meant<'a>(tree: &'a clap::Command, words: &[String]) -> (&'a clap::Command, S
     (command, path)
 }
 
-/// How the command of this process is called, without its own name: `groups put`.
-pub fn called() -> String {
+/// What this process was called for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Called {
+    /// Without its own name: `groups put`.
+    pub command: String,
+    /// The first word that is no flag, for most commands the name of what they are about.
+    pub subject: Option<String>,
+}
+
+pub fn called() -> Called {
     let matches = tree().try_get_matches_from(std::env::args_os());
     matches.map(|matches| named(&matches)).unwrap_or_default()
 }
 
 /// The commands that were matched, and not words that are called like one: a directory may be called "groups".
-fn named(mut matches: &clap::ArgMatches) -> String {
-    let mut words = Vec::new();
+fn named(mut matches: &clap::ArgMatches) -> Called {
+    let tree = tree();
+    let (mut words, mut command) = (Vec::new(), Some(&tree));
     while let Some((word, inner)) = matches.subcommand() {
         words.push(word);
+        command = command.and_then(|command| command.find_subcommand(word));
         matches = inner;
     }
+    let mut subject = command.and_then(|command| command.get_positionals().next()).map(clap::Arg::get_id);
     // The one command that administers or only reads, as it is asked.
+    let into = clap::Id::from("into");
     if words == ["replay"] && matches.contains_id("into") {
         words.push("--into");
+        subject = Some(&into);
     }
-    words.join(" ")
+    let given = subject.and_then(|subject| matches.get_raw(subject.as_str())?.next());
+    Called { command: words.join(" "), subject: given.map(|given| given.to_string_lossy().into_owned()) }
 }
 
 /// The help page of the command that was meant.

@@ -37,11 +37,9 @@ impl Session {
         Config::load(self.flags.config.as_deref(), &|name| std::env::var(name).ok())
     }
 
-    /// A flag wins over a variable; two of the same strength contradict each other.
+    /// A flag wins over a variable; two of the same strength contradict each other. `--server` and `--data` win over a profile: its token
+    /// is for its own server.
     pub fn place(&self) -> Result<Place, Problem> {
-        if self.flags.profile.is_some() {
-            self.profile()?;
-        }
         let both = |how: &str| {
             Problem::new(Code::UsageInvalid, format!("{how} cannot be used together"))
                 .hint("name a server or a directory, not both")
@@ -81,10 +79,6 @@ impl Session {
     /// The profile that says where, if nothing stronger does: a flag wins over a variable, that over the one in use.
     fn profile(&self) -> Result<Option<Profile>, Problem> {
         let placed = self.flags.server.is_some() || self.flags.data.is_some();
-        if placed && self.flags.profile.is_some() {
-            return Err(Problem::new(Code::UsageInvalid, "--profile names a server already")
-                .hint("leave out --server and --data, or --profile"));
-        }
         let by_variable =
             || Ok(variable("EVERWHEN_SERVER")?.is_some() || variable("EVERWHEN_DATA")?.is_some());
         if placed || (self.flags.profile.is_none() && by_variable()?) {
@@ -113,10 +107,17 @@ impl Session {
         if let Some(tenant) = &self.flags.tenant {
             return Ok(Some(tenant.clone()));
         }
-        match self.profile()?.and_then(|profile| profile.tenant) {
-            Some(tenant) => Ok(Some(tenant)),
-            None => variable("EVERWHEN_TENANT"),
-        }
+        self.kept_or_set(|profile| profile.tenant, "EVERWHEN_TENANT")
+    }
+
+    /// What a profile keeps or a variable says: `--profile` wins over the variable, and that over the profile in use.
+    fn kept_or_set(
+        &self,
+        kept: impl FnOnce(Profile) -> Option<String>,
+        name: &str,
+    ) -> Result<Option<String>, Problem> {
+        let (kept, set) = (self.profile()?.and_then(kept), variable(name)?);
+        Ok(if self.flags.profile.is_some() { kept.or(set) } else { set.or(kept) })
     }
 
     /// The tenant of what this machine's own directory serves; profiles are about other servers.
@@ -135,10 +136,7 @@ impl Session {
         if let Some(token) = &self.flags.token {
             return Ok(Some(token.clone()));
         }
-        match self.profile()?.and_then(|profile| profile.token) {
-            Some(token) => Ok(Some(token)),
-            None => variable("EVERWHEN_TOKEN"),
-        }
+        self.kept_or_set(|profile| profile.token, "EVERWHEN_TOKEN")
     }
 
     /// The server at this address, for a tenant. With a token the tenant is the token's, and named only where somebody named it: then
@@ -146,10 +144,10 @@ impl Session {
     pub fn client(&self, url: &str, tenant: &str) -> Result<Client, Problem> {
         let ca = match &self.flags.ca {
             Some(ca) => Some(ca.clone()),
-            None => match self.profile()?.and_then(|profile| profile.ca) {
-                Some(ca) => Some(ca),
-                None => variable("EVERWHEN_CA")?.map(PathBuf::from),
-            },
+            None => {
+                let kept = |profile: Profile| profile.ca.map(|ca| ca.to_string_lossy().into_owned());
+                self.kept_or_set(kept, "EVERWHEN_CA")?.map(PathBuf::from)
+            }
         };
         let named = self.named_tenant()?.as_deref() == Some(tenant);
         Client::new(url, self.token()?, tenant)?.of_the_token(named).trusting(ca.as_ref())

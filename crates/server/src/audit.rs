@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::MatchedPath;
 use axum::response::Response;
 use engine::authority::Permission;
+use engine::entropy::Entropy;
 use engine::maintain::audit::{Checkpoint, Testimony, audit, checkpoint, testimony};
 use engine::tenant::audit::Act;
 use engine::{Caller, Tenant};
@@ -128,12 +129,16 @@ pub fn request_id() -> String {
     ASKED.try_with(|asked| asked.id.clone()).unwrap_or_else(|_| fresh_id())
 }
 
-/// Unique among the requests of this process, and of others with another process id.
+/// Unique among the requests of all processes: process ids come again, in a container after every start.
 pub fn fresh_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // Asking the kernel once is enough.
-    static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
-    format!("req_{:x}_{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed))
+    static START: LazyLock<String> = LazyLock::new(start);
+    format!("req_{}_{}", *START, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A name that no other start has.
+fn start() -> String {
+    model::id::hex(&Entropy::kernel().bytes::<6>())
 }
 
 /// Remembers what a request is about to administer, if it is.
@@ -255,6 +260,11 @@ pub async fn verify(call: Call) -> Answer {
     let wrong = |at: &str, why: String| Problem::new(Code::RequestInvalid, why).at(at);
     let checkpoints: Vec<Checkpoint> = match said.get("checkpoints") {
         None | Some(Value::Null) => Vec::new(),
+        // Nothing would be compared, and the answer would read as if it had been.
+        Some(Value::Array(list)) if list.is_empty() => {
+            let why = wrong("/checkpoints", "there is no checkpoint in the list".to_owned());
+            return Err(why.hint("give some, or leave \"checkpoints\" out to check the chain alone").into());
+        }
         Some(list) => {
             serde_json::from_value(list.clone()).map_err(|error| wrong("/checkpoints", error.to_string()))?
         }
@@ -284,6 +294,13 @@ mod tests {
         assert!(post("/v1/tokens") && post("/v1/import") && post("/v1/groups/g/seek") && post("/v1/apply"));
         assert!(!post("/v1/groups/g/pull") && !post("/v1/tokens/") && !post("/v1/plan") && !post("/livez"));
         assert!(administers(&Method::DELETE, "/v1/tokens/t") && !administers(&Method::GET, "/v1/tokens"));
+    }
+
+    #[test]
+    fn ids_of_requests_are_of_one_start_and_come_once() {
+        assert_ne!(start(), start());
+        let (first, second) = (fresh_id(), fresh_id());
+        assert!(first != second && first.rsplit_once('_').unwrap().0 == second.rsplit_once('_').unwrap().0);
     }
 
     #[test]

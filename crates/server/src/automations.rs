@@ -21,11 +21,13 @@ pub async fn create(call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
     let (doors, tenant, grant) = (call.doors.clone(), call.tenant.clone(), call.grant.clone());
+    let seen = call.seen();
     let said = value(&call.bytes(BODY_MAX).await?)?;
     may_declare(grant.as_deref(), &tenant, &said)?;
     let of = tenant.clone();
-    let made = aside::blocking(move || of.create_automation(&said)).await?;
+    let mut made = aside::blocking(move || of.create_automation(&said)).await?;
     ws::told_one(&doors, &tenant, "automation_created", &made);
+    seen.cover_automation(&mut made);
     listing::tagged(StatusCode::CREATED, &made, &tag(&made))
 }
 
@@ -99,7 +101,7 @@ fn hears_acts(text: &str) -> bool {
 pub async fn patch(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     let (doors, tenant) = (call.doors.clone(), call.tenant.clone());
-    let (headers, grant) = (call.head.headers.clone(), call.grant.clone());
+    let (headers, grant, seen) = (call.head.headers.clone(), call.grant.clone(), call.seen());
     let Value::Object(patch) = value(&call.bytes(BODY_MAX).await?)? else {
         return Err(Problem::new(Code::RequestInvalid, "a patch is an object of the keys to change").into());
     };
@@ -110,8 +112,9 @@ pub async fn patch(Path(name): Path<String>, call: Call) -> Answer {
         may_patch(grant.as_deref(), &of, &there, &patch)?;
         of.patch_automation(&name, &patch)
     });
-    let made = patched.await?;
+    let mut made = patched.await?;
     ws::told_one(&doors, &tenant, "automation_updated", &made);
+    seen.cover_automation(&mut made);
     listing::tagged(StatusCode::OK, &made, &tag(&made))
 }
 

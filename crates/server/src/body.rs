@@ -12,6 +12,8 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, ORIGIN};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value};
 
+use crate::lane::Waited;
+
 /// How much of a body that is too large is still read and thrown away, so that the client gets to read the
 /// refusal instead of a reset connection.
 const DRAIN_BYTES_MAX: usize = 16 << 20;
@@ -21,8 +23,18 @@ pub const DRAIN_FOR: Duration = Duration::from_secs(2);
 const DEPTH_MAX: usize = 128;
 
 /// The whole body; `body.too_large` above `bytes_max`, `body.timeout` when it does not arrive in time.
-pub async fn read(mut body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(patience, collect(&mut body, bytes_max)).await {
+pub async fn read(body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Problem> {
+    read_on(body, bytes_max, patience, Waited(Duration::ZERO)).await
+}
+
+/// As [`read`], of a body that was waited for already.
+pub async fn read_on(
+    mut body: Body,
+    bytes_max: usize,
+    patience: Duration,
+    Waited(waited): Waited,
+) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(patience.saturating_sub(waited), collect(&mut body, bytes_max)).await {
         Ok(Ok(Some(bytes))) => Ok(bytes),
         Ok(Ok(None)) => {
             // The refusal is the same whether or not the rest arrives.
@@ -39,7 +51,7 @@ pub async fn read(mut body: Body, bytes_max: usize, patience: Duration) -> Resul
 
 pub fn too_large(bytes_max: usize) -> Problem {
     Problem::new(Code::BodyTooLarge, format!("the body has more than {bytes_max} bytes"))
-        .hint("send fewer events at once, or stream them as application/x-ndjson")
+        .hint("send less at once")
         .with("limit", bytes_max)
 }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::response::IntoResponse;
@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 use crate::body::DRAIN_FOR;
+use crate::lane::Waited;
 use crate::logins::Peer;
 use crate::patience::Patience;
 use crate::problem::Refusal;
@@ -188,8 +189,9 @@ async fn connection(
 ) {
     match spoken {
         Spoken::Http1 => {
-            if let Some((socket, begun)) = lane::serve(socket, &doors).await {
-                http1_on(Socket::new(socket, begun), peer, router, doors, held).await;
+            if let Some((socket, begun, waited)) = lane::serve(socket, &doors).await {
+                let socket = Socket::new(socket, begun);
+                http1_on((socket, waited), peer, router, doors, held).await;
             }
         }
         Spoken::Http2 => {
@@ -220,7 +222,7 @@ fn from(mut request: Request<Incoming>, peer: Peer, held: &Held) -> Request<Inco
 }
 
 async fn http1_on<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    socket: Socket<S>,
+    (socket, waited): (Socket<S>, Waited),
     peer: Peer,
     router: axum::Router,
     doors: Arc<Doors>,
@@ -228,8 +230,13 @@ async fn http1_on<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let service = {
         let (doors, socket) = (doors.clone(), socket.clone());
+        let waited = Mutex::new(Some(waited));
         service_fn(move |request: Request<Incoming>| {
             let mut request = from(request, peer, &held);
+            // Of the first request only: with it the short way ended.
+            if let Some(waited) = waited.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                request.extensions_mut().insert(waited);
+            }
             request.extensions_mut().insert(socket.cut.clone());
             let (router, doors, socket) = (router.clone(), doors.clone(), socket.clone());
             socket.asked();

@@ -12,9 +12,10 @@ pub mod tried;
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
+use axum::response::Response;
 use engine::tenant::hooks::Hook;
 use engine::{Caller, Draft, Outcome, Tenant};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
 use serde_json::value::RawValue;
@@ -106,6 +107,19 @@ pub fn check(tenant: &Tenant, name: &str, said: &Map<String, Value>) -> Result<(
     }
 }
 
+/// `OPTIONS /hooks/{tenant}/{name}`: the handshake of CloudEvents (HTTP 1.1 Web Hooks, §4). Who may deliver is told by the signature, so any
+/// origin may try, at any rate; and whether the hook is there is not told before.
+pub async fn handshake(headers: HeaderMap) -> Response {
+    let mut response = Response::default();
+    let told = response.headers_mut();
+    told.insert(ALLOW, HeaderValue::from_static("POST"));
+    if let Some(origin) = headers.get("webhook-request-origin") {
+        told.insert("webhook-allowed-origin", origin.clone());
+        told.insert("webhook-allowed-rate", HeaderValue::from_static("*"));
+    }
+    response
+}
+
 /// `POST /hooks/{tenant}/{name}`
 pub async fn deliver(
     Path((tenant, name)): Path<(String, String)>,
@@ -116,7 +130,7 @@ pub async fn deliver(
     let (tenant, hook) = found(&doors, tenant, name).await?;
     audit::wrote(&tenant);
     let bytes_max = tenant.limits().max_payload;
-    let bytes = body::read(body, bytes_max, doors.patience.body).await?;
+    let bytes = body::read(body, bytes_max, doors.patience.body).await.map_err(of_a_sender)?;
     let scheme = Scheme::parse(&hook.scheme)?;
     believe(&tenant, &hook, scheme, &head.headers, &bytes)?;
     let kind = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -152,6 +166,16 @@ pub async fn deliver(
             Ok(json_answer(StatusCode::OK, answer.to_string()))
         }
         Err(problem) => Err(problem.into()),
+    }
+}
+
+/// A delivery is one event: nobody can send it in parts.
+fn of_a_sender(problem: Problem) -> Problem {
+    match problem.code() {
+        Code::BodyTooLarge => {
+            problem.hint("have its sender leave something out, or raise `max_payload` if that was lowered")
+        }
+        _ => problem,
     }
 }
 

@@ -9,7 +9,9 @@
 //! or until something is erased that they may quote;
 //! of what changes something durable, that it was done stands in the ledger too, and with it the answer unless it holds
 //! users' data or secrets. Publishing one event has its own way, the event's key: there the key and the event are one commit. An array and a
-//! batch of CloudEvents are answered as everything else is.
+//! batch of CloudEvents are answered as everything else is, and their note is part of their commit.
+
+mod noted;
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -21,19 +23,21 @@ use axum::body::Body;
 use axum::extract::FromRequest;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use engine::{Caller, Draft, Tenant};
+use engine::Tenant;
 use http_body_util::BodyExt;
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use hyper::service::Service;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
 use model::{Code, Problem, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::caller::Call;
 use crate::connection::Held;
 use crate::problem::{Refusal, bad_request};
 use crate::{Doors, aside, audit, body, caller, publish, rights};
+use noted::Found;
+pub use noted::Noting;
 
 pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -43,32 +47,8 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 const ANSWERS_BYTES_MAX: usize = 16 << 20;
 const ANSWERS_MAX: usize = 10_000;
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Longest answer that stands in the ledger.
-const NOTE_BYTES_MAX: usize = 16 << 10;
-const TOPIC: &str = "engine.request.answered";
-
-/// What is durable, and whose answers hold neither users' data nor secrets.
-const NOTED: [&str; 7] =
-    ["/v1/automations", "/v1/runs", "/v1/waits", "/v1/subscriptions", "/v1/apply", "/v1/erase", PUBLISH];
 const PUBLISH: &str = "/v1/events";
 const RECORD: &str = "/api/events/record";
-/// What changes nothing that lasts. Of everything else, that it was done is noted.
-const PASSING: [&str; 10] = [
-    "/v1/plan",
-    "/v1/queries/",
-    "/v1/simulate",
-    "/v1/backtest",
-    "/v1/tasks/",
-    "/v1/clock",
-    "/v1/verify",
-    "/v1/backup",
-    "/v1/audit",
-    "/mcp",
-];
-/// What is asked of a group for single deliveries, whose tokens say which.
-const OF_DELIVERIES: [&str; 5] = ["/pull", "/ack", "/nack", "/extend", "/reject"];
-/// Doors whose 200 shows a run, and with it what it made of its event.
-const OF_RUNS: [&str; 2] = ["/v1/automations", "/v1/runs"];
 
 /// Tenant, and whose key it is.
 type Name = (String, String);
@@ -158,9 +138,10 @@ pub async fn once(router: Router, doors: Arc<Doors>, request: Request<Body>) -> 
     match prepare(&doors, request).await {
         Ok(Prepared { name, print, tenant, mut request, path }) => {
             audit::wrote(&tenant);
-            // Here it is no event's.
+            // Here it is no event's, and its note is part of their commit.
             if path == PUBLISH {
                 request.headers_mut().remove(KEY);
+                request.extensions_mut().insert(Noting::new(&name.1, print));
             }
             let _busy = match claim(&doors, &tenant, &name, print).await {
                 Ok(Claimed::Ours(busy)) => busy,
@@ -267,13 +248,11 @@ async fn claim(doors: &Arc<Doors>, tenant: &Tenant, name: &Name, print: Print) -
         }
         Busy { doors: doors.clone(), name: name.clone() }
     };
-    match noted(tenant, &name.1).await {
-        None => Ok(Claimed::Ours(busy)),
-        Some(note) if note["request"] != model::id::hex(&print) => Err(mismatch()),
-        Some(note) => match given(&note) {
-            Some(given) => Ok(Claimed::Given(Arc::new(given))),
-            None => Err(done()),
-        },
+    match noted::find(tenant, &name.1, print).await {
+        Found::Nothing => Ok(Claimed::Ours(busy)),
+        Found::Another => Err(mismatch()),
+        Found::Done(Some(given)) => Ok(Claimed::Given(Arc::new(given))),
+        Found::Done(None) => Err(done()),
     }
 }
 
@@ -295,7 +274,7 @@ fn replay(given: &Given) -> Response {
     response
 }
 
-/// Keeps the answer, here and, of what is durable, in the ledger before it is given.
+/// Keeps the answer, here and, of what is durable, in the ledger before it is given; of several events it stands there already.
 async fn remember(
     doors: &Arc<Doors>,
     tenant: &Tenant,
@@ -311,55 +290,11 @@ async fn remember(
         .into_iter()
         .filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone())));
     let given = Arc::new(Given { status: head.status, headers: told.collect(), body: body.clone() });
-    note(doors, tenant, (&name.1, print, path), &given).await;
+    if path != PUBLISH {
+        noted::note(doors, tenant, (&name.1, print, path), &given).await;
+    }
     doors.keys.keep(name, print, doors.engine.now(), given);
     Response::from_parts(head, Body::from(body))
-}
-
-fn id_of(key: &str) -> String {
-    let key = Value::from(key).to_string();
-    format!("idempotency:{}", &model::id::hex(&model::json::canonical_hash([key.as_str()]))[..32])
-}
-
-/// What the ledger knows of a key.
-async fn noted(tenant: &Tenant, key: &str) -> Option<Value> {
-    let (tenant, id) = (tenant.clone(), id_of(key));
-    let event = aside::blocking(move || tenant.event(&id)).await.ok()?;
-    let own = event.envelope.topic == TOPIC;
-    serde_json::from_str(event.content.payload().filter(|_| own)?).ok()
-}
-
-async fn note(doors: &Doors, tenant: &Tenant, (key, print, path): (&str, Print, &str), given: &Given) {
-    let within = |list: &[&str]| list.iter().any(|root| path.starts_with(root));
-    if within(&PASSING) || of_deliveries(path) {
-        return;
-    }
-    let mut said = json!({"request": model::id::hex(&print), "path": path, "status": given.status.as_u16()});
-    let text = std::str::from_utf8(&given.body).ok().filter(|text| text.len() <= NOTE_BYTES_MAX);
-    let shows_a_run = given.status == StatusCode::OK && within(&OF_RUNS);
-    if let Some(text) = text.filter(|_| within(&NOTED) && !shows_a_run) {
-        said["answer"] = text.into();
-    }
-    let draft = Draft { id: Some(id_of(key)), space: Some("_system".to_owned()), ..Draft::new(TOPIC, &said) };
-    let house = Caller { actor: "system:http".to_owned(), outside: false, ..Caller::local() };
-    // The tenant may have begun with this very request.
-    let tenant = caller::visited(doors, tenant.name()).await.unwrap_or_else(|_| tenant.clone());
-    if let Err(problem) = tenant.publish(&house, draft).await {
-        let request_id = crate::audit::request_id();
-        tracing::warn!(request_id, %problem, "an idempotency key could not be noted; it is known until the server stops");
-    }
-}
-
-fn of_deliveries(path: &str) -> bool {
-    let path = path.split('?').next().unwrap_or_default();
-    path.starts_with("/v1/groups/") && OF_DELIVERIES.iter().any(|end| path.ends_with(end))
-}
-
-fn given(note: &Value) -> Option<Given> {
-    let status = StatusCode::from_u16(note["status"].as_u64()? as u16).ok()?;
-    let body = Bytes::from(note["answer"].as_str()?.to_owned());
-    let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Some(Given { status, headers: if body.is_empty() { Vec::new() } else { vec![json] }, body })
 }
 
 impl Keys {

@@ -25,7 +25,7 @@ use model::Problem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub use self::date::Date;
-use self::head::{Begun, Plain};
+use self::head::{Begun, Headed, Plain};
 use crate::problem::Refusal;
 use crate::{Doors, Phase, audit, caller, guard, origin, publish, rights};
 
@@ -36,6 +36,13 @@ const READ_BYTES: usize = 4 * 1024;
 /// For the last answer before the server stops.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
+/// How long a body was waited for here: its time on the long way is so much shorter.
+#[derive(Clone, Copy)]
+pub struct Waited(pub Duration);
+
+/// What goes on with hyper: the socket, what was read of the next request, and how long its body was waited for.
+pub type Rest<S> = (S, Vec<u8>, Waited);
+
 /// Who publishes what, and where.
 struct Asked {
     tenant: Tenant,
@@ -43,53 +50,69 @@ struct Asked {
     draft: Draft,
 }
 
+/// When what is there of a request was seen first, and when its head was whole: in the machine's time.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    begun: Option<Duration>,
+    headed: Option<Duration>,
+}
+
 /// Serves plain publishes until something else comes: then what was read of it, for the long way. `None`: the connection is over.
-pub async fn serve<S>(mut socket: S, doors: &Arc<Doors>) -> Option<(S, Vec<u8>)>
+pub async fn serve<S>(mut socket: S, doors: &Arc<Doors>) -> Option<Rest<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut bytes, mut answer) = (Vec::new(), String::new());
-    // When what is there of a request was seen first, in the machine's time.
-    let mut begun = None;
+    let mut seen = Seen::default();
     let mut closing = pin!(doors.closing());
     // The date of an answer is the engine's time, unless that is one of a test: then hyper says the machine's.
     let goes = !doors.engine.is_told_the_time();
     loop {
-        match head::read(&bytes) {
+        let patience = match head::read(&bytes) {
             Begun::Plain(plain) if goes => {
                 let Some(asked) = asked(&plain, doors).await else { break };
                 let length = plain.length;
                 bytes.drain(..length);
-                begun = None;
+                seen = Seen::default();
                 answered(asked, doors, &mut answer).await;
                 said(&mut socket, answer.as_bytes(), doors).await?;
+                continue;
             }
+            // Who may not, or says too much, is told so at once, and not when the body is there.
+            Begun::Headed(headed) if goes && headed.length <= BYTES_MAX && is_heard(&headed, doors) => {
+                left(doors.patience.body, doors, &mut seen.headed)
+            }
+            Begun::Partly if goes && bytes.is_empty() => doors.patience.head,
             Begun::Partly if goes && bytes.len() < BYTES_MAX => {
-                let patience = match bytes.is_empty() {
-                    true => doors.patience.head,
-                    false => left(doors, &mut begun),
-                };
-                bytes.reserve(READ_BYTES);
-                let read = tokio::select! {
-                    biased;
-                    read = tokio::time::timeout(patience, socket.read_buf(&mut bytes)) => read,
-                    () = &mut closing => break,
-                };
-                // It ended, or took too long; who has said nothing is told nothing.
-                if !matches!(read, Ok(Ok(length)) if length > 0) {
-                    break;
-                }
+                left(doors.patience.begun, doors, &mut seen.begun)
             }
             _ => break,
+        };
+        bytes.reserve(READ_BYTES);
+        let read = tokio::select! {
+            biased;
+            read = tokio::time::timeout(patience, socket.read_buf(&mut bytes)) => read,
+            () = &mut closing => break,
+        };
+        // It ended, or took too long; who has said nothing is told nothing.
+        if !matches!(read, Ok(Ok(length)) if length > 0) {
+            break;
         }
     }
-    (!bytes.is_empty() || !goes).then_some((socket, bytes))
+    let waited = seen.headed.map_or(Duration::ZERO, |at| doors.engine.real().saturating_sub(at));
+    (!bytes.is_empty() || !goes).then_some((socket, bytes, Waited(waited)))
 }
 
-/// How much time is left for a request that has begun, all of it together: it may come byte by byte.
-fn left(doors: &Doors, begun: &mut Option<Duration>) -> Duration {
+/// How much is left of the time for a part of a request, all of it together: it may come byte by byte.
+fn left(patience: Duration, doors: &Doors, since: &mut Option<Duration>) -> Duration {
     let now = doors.engine.real();
-    doors.patience.begun.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
+    patience.saturating_sub(now.saturating_sub(*since.get_or_insert(now)))
+}
+
+/// Whether there is nothing to object to in the head.
+fn is_heard(headed: &Headed<'_>, doors: &Doors) -> bool {
+    let foreign = doors.local && origin::is_foreign(headed.host.as_bytes());
+    !foreign && rights::may_publish(headed.authorization, doors).is_some()
 }
 
 /// Whoever pipelines without reading is let go, and soon once the server stops. `None`: there is nobody, or the server stops and has
@@ -133,18 +156,25 @@ async fn answered(asked: Asked, doors: &Doors, out: &mut String) {
         Err(_) => Err(guard::too_long(doors.patience.answer)),
     };
     out.clear();
-    let (id, done) = (audit::fresh_id(), outcome.is_ok());
-    match outcome {
+    let id = audit::fresh_id();
+    let status = match outcome {
         Ok(outcome) => recorded(&outcome, &id, (&tenant, doors), out),
         Err(problem) => refused(problem, &id, doors, out).await,
-    }
-    tracing::debug!(request_id = id, path = "/v1/events", done, "answered a plain publish");
+    };
+    tracing::debug!(
+        request_id = id,
+        method = "POST",
+        path = "/v1/events",
+        status = status.as_u16(),
+        "answered"
+    );
 }
 
-fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out: &mut String) {
+fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out: &mut String) -> StatusCode {
     let mut body = String::with_capacity(112);
     publish::write_outcome(&mut body, outcome);
-    begin(publish::status(outcome), doors, out);
+    let status = publish::status(outcome);
+    begin(status, doors, out);
     // Writing to a String cannot fail.
     let _ = match tenant.head() {
         0 => Ok(()),
@@ -155,9 +185,10 @@ fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out
         out,
         "content-type: application/json\r\nx-request-id: {id}\r\ncontent-length: {length}\r\n\r\n{body}"
     );
+    status
 }
 
-async fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) {
+async fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) -> StatusCode {
     let refusal = async { Refusal(problem).into_response() };
     let (head, body) = audit::under_id(id.to_owned(), refusal).await.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -166,6 +197,7 @@ async fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) {
         let _ = write!(out, "{name}: {}\r\n", value.to_str().unwrap_or_default());
     }
     let _ = write!(out, "content-length: {}\r\n\r\n{}", body.len(), String::from_utf8_lossy(&body));
+    head.status
 }
 
 fn begin(status: StatusCode, doors: &Doors, out: &mut String) {

@@ -16,14 +16,17 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::body::{media_type, wrong_type};
 use crate::caller::Call;
 use crate::problem::Answer;
-use tools::Tool;
+use tools::{Members, Tool};
 
 const BODY_MAX: usize = 4 << 20;
+/// Nesting of a message; readers stop there.
+const DEPTH_MAX: usize = 128;
 /// The revision without a handshake.
 const STATELESS: &str = "2026-07-28";
 /// Newest first.
@@ -69,6 +72,21 @@ struct Message {
     id: Option<Value>,
     method: String,
     params: Map<String, Value>,
+    /// Of a tool, as they were written: what is published keeps every digit.
+    arguments: Option<Box<RawValue>>,
+}
+
+/// What a request is answered with.
+struct Given {
+    result: Value,
+    /// What a tool gave, as its door wrote it.
+    structured: Option<Box<RawValue>>,
+}
+
+impl From<Value> for Given {
+    fn from(result: Value) -> Given {
+        Given { result, structured: None }
+    }
 }
 
 /// `POST /mcp`
@@ -96,13 +114,18 @@ pub async fn post(call: Call) -> Answer {
         Ok(stateless) => answer(message, &router, &head, &may, stateless).await,
     };
     Ok(match answered {
-        Ok(result) => said(StatusCode::OK, &json!({"jsonrpc": "2.0", "id": id, "result": result})),
+        Ok(given) => said(StatusCode::OK, given.written(&id)),
         Err(wrong) => refused(id, wrong),
     })
 }
 
 fn read(bytes: &[u8]) -> Result<Message, Wrong> {
     let bad = |code, message: &str| Wrong::new(StatusCode::BAD_REQUEST, code, message);
+    // As strictly as an event, because one may stand in it.
+    model::json::check(bytes, DEPTH_MAX).map_err(|problem| {
+        let data = json!({"code": problem.code().as_str()});
+        Wrong { data, ..bad(PARSE_ERROR, problem.detail()) }
+    })?;
     let value: Value =
         serde_json::from_slice(bytes).map_err(|error| bad(PARSE_ERROR, &format!("not JSON: {error}")))?;
     let Value::Object(mut map) = value else {
@@ -119,7 +142,7 @@ fn read(bytes: &[u8]) -> Result<Message, Wrong> {
         Some(Value::String(method)) => method,
         // An answer to something that was never asked.
         None if map.contains_key("result") || map.contains_key("error") => {
-            return Ok(Message { id: None, method: String::new(), params: Map::new() });
+            return Ok(Message { id: None, method: String::new(), params: Map::new(), arguments: None });
         }
         _ => return Err(bad(INVALID_REQUEST, "\"method\" is missing")),
     };
@@ -128,7 +151,13 @@ fn read(bytes: &[u8]) -> Result<Message, Wrong> {
         Some(Value::Object(params)) => params,
         Some(_) => return Err(bad(INVALID_PARAMS, "\"params\" is an object")),
     };
-    Ok(Message { id, method, params })
+    Ok(Message { id, method, params, arguments: arguments(bytes) })
+}
+
+fn arguments(bytes: &[u8]) -> Option<Box<RawValue>> {
+    let mut message: Members = serde_json::from_slice(bytes).ok()?;
+    let mut params: Members = serde_json::from_str(message.remove("params")?.get()).ok()?;
+    params.remove("arguments")
 }
 
 /// Whether a request is of the revision without a handshake, after its headers were compared with its body.
@@ -176,30 +205,31 @@ async fn answer(
     head: &Parts,
     may: &impl Fn(&Tool) -> bool,
     stateless: bool,
-) -> Result<Value, Wrong> {
-    let Message { method, mut params, .. } = message;
-    let mut result = match method.as_str() {
-        "initialize" if !stateless => initialized(&params),
-        "ping" if !stateless => json!({}),
+) -> Result<Given, Wrong> {
+    let Message { method, params, arguments, .. } = message;
+    let mut given: Given = match method.as_str() {
+        "initialize" if !stateless => initialized(&params).into(),
+        "ping" if !stateless => json!({}).into(),
         "server/discover" => json!({
             "supportedVersions": VERSIONS, "capabilities": capabilities(), "serverInfo": server_info(),
             "instructions": INSTRUCTIONS,
-        }),
+        })
+        .into(),
         "tools/list" => {
             let told: Vec<Value> = tools::TOOLS.iter().filter(|tool| may(tool)).map(Tool::to_json).collect();
-            json!({ "tools": told })
+            json!({ "tools": told }).into()
         }
         "tools/call" => {
             let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
             // One that the token may not use is as good as absent.
             let tool = tools::TOOLS.iter().find(|tool| tool.name == name && may(tool));
             let tool = tool.ok_or_else(|| Wrong::params(format!("there is no tool \"{name}\"")))?;
-            let arguments = match params.remove("arguments") {
-                None | Some(Value::Null) => Map::new(),
-                Some(Value::Object(arguments)) => arguments,
-                Some(_) => return Err(Wrong::params("\"arguments\" is an object")),
+            let arguments = match &arguments {
+                Some(written) if written.get() != "null" => serde_json::from_str(written.get())
+                    .map_err(|_| Wrong::params("\"arguments\" is an object"))?,
+                _ => Members::new(),
             };
-            tool.call(arguments, router, head).await
+            called(tool.call(arguments, router, head).await)
         }
         other => {
             let status = if stateless { StatusCode::NOT_FOUND } else { StatusCode::OK };
@@ -207,6 +237,7 @@ async fn answer(
         }
     };
     if stateless || method == "server/discover" {
+        let result = &mut given.result;
         result["resultType"] = "complete".into();
         result["_meta"] = json!({ META_SERVER: server_info() });
         if matches!(method.as_str(), "server/discover" | "tools/list") {
@@ -214,7 +245,27 @@ async fn answer(
             (result["ttlMs"], result["cacheScope"]) = (60_000.into(), "private".into());
         }
     }
-    Ok(result)
+    Ok(given)
+}
+
+/// What a route refuses is a result too, which the agent can read and mend.
+fn called(answered: Result<Box<RawValue>, Box<RawValue>>) -> Given {
+    let (document, failed) = match answered {
+        Ok(document) => (document, false),
+        Err(problem) => (problem, true),
+    };
+    let result = json!({"content": [{"type": "text", "text": document.get()}], "isError": failed});
+    Given { result, structured: (!failed).then_some(document) }
+}
+
+impl Given {
+    fn written(&self, id: &Value) -> String {
+        let result = self.result.as_object().into_iter().flatten();
+        let mut members: Vec<String> =
+            result.map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
+        members.extend(self.structured.iter().map(|exact| format!("\"structuredContent\":{exact}")));
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{{}}}}}", members.join(","))
+    }
 }
 
 /// The revision that was asked for, or the newest that has a handshake.
@@ -235,8 +286,8 @@ fn server_info() -> Value {
     json!({"name": "everwhen", "title": "Everwhen", "version": env!("CARGO_PKG_VERSION")})
 }
 
-fn said(status: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+fn said(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -247,7 +298,7 @@ fn refused(id: Value, wrong: Wrong) -> Response {
     if !wrong.data.is_null() {
         error["data"] = wrong.data;
     }
-    said(wrong.status, &json!({"jsonrpc": "2.0", "id": id, "error": error}))
+    said(wrong.status, json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
 }
 
 fn empty(status: StatusCode) -> Response {

@@ -1,6 +1,8 @@
 //! `POST /v1/events`: what a client says becomes drafts, and is answered once it is recorded and synced
 //! (contracts §2).
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::Response;
 use engine::settings::Limits;
@@ -12,7 +14,8 @@ use model::{Code, Problem};
 
 use crate::body;
 use crate::caller::{Call, text};
-use crate::idempotency::KEY;
+use crate::idempotency::{KEY, Noting};
+use crate::lane::Waited;
 use crate::problem::{Answer, bad_request};
 
 mod cloud;
@@ -59,9 +62,12 @@ pub async fn publish(call: Call) -> Answer {
     }
     let limits = call.tenant.limits();
     let Call { doors, tenant, caller, head, body, .. } = call;
-    let bytes = body::read(body, ARRAY_BYTES_MAX.max(event_bytes_max(&limits)), doors.patience.body).await?;
+    let bytes_max = ARRAY_BYTES_MAX.max(event_bytes_max(&limits));
+    let waited = head.extensions.get().copied().unwrap_or(Waited(Duration::ZERO));
+    let bytes = body::read_on(body, bytes_max, doors.patience.body, waited).await.map_err(fewer)?;
     let named = shape.named();
     let said = said(shape, &bytes, &head.headers, &limits).map_err(named)?;
+    let noting: Option<Noting> = head.extensions.get().cloned();
     // Body and headers are slices of the connection's buffer, which is used again only once nothing holds it.
     drop((bytes, head));
     match said {
@@ -73,8 +79,13 @@ pub async fn publish(call: Call) -> Answer {
         // One in headers cannot be several; the others under a key were answered elsewhere.
         Said::Many(_) if key.is_some() => Err(key_of_many().into()),
         Said::Many(drafts) => {
-            let outcomes = tenant.publish_all(&caller, drafts).await.map_err(named)?;
-            Ok(many(&outcomes))
+            let outcomes = match noting {
+                None => tenant.publish_all(&caller, drafts).await,
+                Some(noting) => {
+                    tenant.publish_all_noted(&caller, drafts, &|events| noting.about(&events)).await
+                }
+            };
+            Ok(many(&outcomes.map_err(named)?))
         }
     }
 }
@@ -100,7 +111,7 @@ fn said(shape: Shape, bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Res
     let array = bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
     let bytes_max = if array { ARRAY_BYTES_MAX } else { event_bytes_max(limits) };
     if bytes.len() > bytes_max {
-        return Err(body::too_large(bytes_max));
+        return Err(fewer(body::too_large(bytes_max)));
     }
     Ok(match shape {
         Shape::Json if array => Said::Many(Draft::parse_array(bytes, limits)?),
@@ -109,6 +120,16 @@ fn said(shape: Shape, bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Res
         Shape::CloudEvents => Said::Many(Draft::from_cloudevent_batch(bytes, limits)?),
         Shape::CloudHeaders => Said::One(Box::new(from_headers(bytes, headers, limits)?)),
     })
+}
+
+/// What to do about a body that is too large, where several events may be in one.
+fn fewer(problem: Problem) -> Problem {
+    match problem.code() {
+        Code::BodyTooLarge => {
+            problem.hint("send fewer events at once, or stream them as application/x-ndjson")
+        }
+        _ => problem,
+    }
 }
 
 fn from_headers(bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Result<Draft, Problem> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{MethodRouter, delete, get, patch, post, put};
+use axum::routing::{MethodRouter, delete, get, options, patch, post, put};
 
 use crate::{
     Doors, audit, automations, clock, declared, entities, events, groups, health, hooks, maintain, mcp,
@@ -272,6 +272,8 @@ routes! {
             "Remove one and its group";
         post "/v1/push/{name}/{what}" pushes::act, "admin",
             "`pause`, `resume` or `test` (sends an event that nobody published)";
+        options "/hooks/{tenant}/{name}" hooks::handshake, "open",
+            "What a sender of CloudEvents asks before it delivers: `WebHook-Request-Origin` is allowed";
         post "/hooks/{tenant}/{name}" hooks::deliver, "open",
             "What a sender delivers: its signature is its token; a repetition is told from a first";
         post "/mcp" mcp::post, "token",

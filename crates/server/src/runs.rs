@@ -86,14 +86,14 @@ pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
 /// `GET /v1/automations`
 pub async fn automations(call: Call) -> Answer {
     let params = call.read_params(&listing::PARAMS).await?;
-    let all = ask(&call, |tenant, _| tenant.automations()).await?;
+    let all = ask_seen(&call, |seen| seen.automations()).await?;
     listing::page(&params, "automations", "name", all)
 }
 
 /// `GET /v1/automations/{name}`
 pub async fn automation(Path(name): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    let automation = ask(&call, move |tenant, _| tenant.automation(&name)).await?;
+    let automation = ask_seen(&call, move |seen| seen.automation(&name)).await?;
     listing::tagged(StatusCode::OK, &automation, &automations::tag(&automation))
 }
 
@@ -126,8 +126,9 @@ pub async fn toggle(Path((name, what)): Path<(String, String)>, call: Call) -> A
         tenant.set_automation(&name, toggle)?;
         tenant.automation(&name)
     });
-    let set = set.await?;
+    let mut set = set.await?;
     ws::told_one(&call.doors, &call.tenant, "automation_updated", &set);
+    call.seen().cover_automation(&mut set);
     listing::tagged(StatusCode::OK, &set, &automations::tag(&set))
 }
 

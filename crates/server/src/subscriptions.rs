@@ -1,11 +1,13 @@
 //! Subscriptions over HTTP: rows that say which events of a group start which automation (contracts §14).
 
 use axum::extract::Path;
+use engine::Seen;
 use engine::tenant::subscriptions::Drained;
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
+use crate::aside;
 use crate::body::{self, object, only_json};
 use crate::caller::Call;
 use crate::listing::{self, There};
@@ -18,14 +20,29 @@ const FIELDS: [&str; 7] = ["id", "pattern", "filter", "input_mapper", "automatio
 /// `GET /v1/subscriptions`
 pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&listing::PARAMS).await?;
-    listing::page(&params, "subscriptions", "id", call.tenant.subscriptions()?)
+    let (tenant, seen) = (call.tenant.clone(), call.seen());
+    let all = aside::blocking(move || {
+        let mut all = tenant.subscriptions()?;
+        all.iter_mut().for_each(|subscription| seen.cover_subscription(subscription));
+        Ok(all)
+    });
+    listing::page(&params, "subscriptions", "id", all.await?)
 }
 
 /// `GET /v1/subscriptions/{id}`
 pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     call.read_params(&[]).await?;
-    let subscription = call.tenant.subscription(&id)?;
-    listing::tagged(StatusCode::OK, &subscription, &tag(&subscription))
+    told(StatusCode::OK, call.seen(), call.tenant.subscription(&id)?).await
+}
+
+/// As who asks may see it; its tag is the same for all.
+async fn told(status: StatusCode, seen: Seen, mut subscription: Value) -> Answer {
+    let covered = aside::blocking(move || {
+        seen.cover_subscription(&mut subscription);
+        Ok(subscription)
+    });
+    let subscription = covered.await?;
+    listing::tagged(status, &subscription, &tag(&subscription))
 }
 
 /// What it is; not what its runs came to.
@@ -44,28 +61,28 @@ fn check(tenant: &engine::Tenant, id: &str, headers: &HeaderMap) -> Result<(), P
 
 /// `POST /v1/subscriptions`: as PUT, with the id in the body.
 pub async fn add(call: Call) -> Answer {
-    let headers = call.head.headers.clone();
+    let (headers, seen) = (call.head.headers.clone(), call.seen());
     let (tenant, said) = read(call).await?;
     let id = said["id"].as_str().map(str::to_owned);
     let id = id.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"id\" is missing").at("/id"))?;
     check(&tenant, &id, &headers)?;
-    put_as(&tenant, &id, &said).await
+    put_as(&tenant, seen, &id, &said).await
 }
 
 /// `PUT /v1/subscriptions/{id}`
 pub async fn put(Path(id): Path<String>, call: Call) -> Answer {
-    let headers = call.head.headers.clone();
+    let (headers, seen) = (call.head.headers.clone(), call.seen());
     let (tenant, said) = read(call).await?;
     if said["id"].as_str().is_some_and(|said| said != id) {
         return Err(Problem::new(Code::RequestInvalid, "\"id\" is not that of the path").at("/id").into());
     }
     check(&tenant, &id, &headers)?;
-    put_as(&tenant, &id, &said).await
+    put_as(&tenant, seen, &id, &said).await
 }
 
 /// `PATCH /v1/subscriptions/{id}`: what is not said stays; `null` takes away.
 pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
-    let headers = call.head.headers.clone();
+    let (headers, seen) = (call.head.headers.clone(), call.seen());
     let (tenant, said) = read(call).await?;
     let mut whole = tenant.subscription(&id)?;
     listing::check_match(&headers, &tag(&whole))?;
@@ -73,7 +90,7 @@ pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
         whole.remove("last");
         whole.extend(said);
     }
-    put_as(&tenant, &id, &whole).await
+    put_as(&tenant, seen, &id, &whole).await
 }
 
 /// `DELETE /v1/subscriptions/{id}`
@@ -93,8 +110,7 @@ pub async fn switch(Path((id, what)): Path<(String, String)>, call: Call) -> Ans
         _ => return Err(Problem::new(Code::NotFound, format!("\"{what}\" is nothing to do here")).into()),
     };
     listing::check_match(&call.head.headers, &tag(&call.tenant.subscription(&id)?))?;
-    let subscription = call.tenant.enable_subscription(&id, enabled).await?;
-    listing::tagged(StatusCode::OK, &subscription, &tag(&subscription))
+    told(StatusCode::OK, call.seen(), call.tenant.enable_subscription(&id, enabled).await?).await
 }
 
 async fn read(call: Call) -> Result<(engine::Tenant, Value), Problem> {
@@ -104,10 +120,9 @@ async fn read(call: Call) -> Result<(engine::Tenant, Value), Problem> {
     Ok((tenant, Value::Object(object(&call.bytes(BODY_MAX).await?, &FIELDS)?)))
 }
 
-async fn put_as(tenant: &engine::Tenant, id: &str, said: &Value) -> Answer {
+async fn put_as(tenant: &engine::Tenant, seen: Seen, id: &str, said: &Value) -> Answer {
     let (new, subscription) = tenant.put_subscription(id, said).await?;
-    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-    listing::tagged(status, &subscription, &tag(&subscription))
+    told(if new { StatusCode::CREATED } else { StatusCode::OK }, seen, subscription).await
 }
 
 /// `POST /v1/groups/{name}/dispatch`: one pass over the events of a group.

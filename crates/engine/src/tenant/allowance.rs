@@ -19,6 +19,7 @@ use crate::state::daily::midnight;
 
 /// For what does not pass by waiting: somebody has to act.
 const ASK_AGAIN_S: u64 = 60;
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// How much is left. Read on the path of every publish, so that no limit costs two loads.
 pub struct Allowance {
@@ -95,6 +96,19 @@ impl Tenant {
         let automations = self.catalog().entries().filter(|((kind, _), _)| *kind == Kind::Automation).count();
         let groups = self.registry().all().len();
         Ok(json!({"bytes": bytes, "groups": groups, "automations": automations, "runs_today": runs}))
+    }
+
+    /// What is said to who starts a run when those of the day are used up: after midnight there are some again.
+    pub fn runs_used_up(&self) -> Problem {
+        let now = self.moment().now;
+        let most = lock(&self.0.allowance.quota).runs_per_day.unwrap_or_default();
+        let left = midnight(now).plus(DAY).since(now).as_secs_f64().ceil();
+        over(
+            format!("tenant \"{}\" may begin {most} runs a day", self.name()),
+            ("runs_per_day", most),
+            left.max(1.0) as u64,
+        )
+        .hint("wait for midnight, UTC, or ask the owner of the server for more")
     }
 
     /// Refuses a publish from outside that is more than the tenant may bring.

@@ -18,6 +18,24 @@ use crate::read;
 /// How long `on_lag: block` holds a publish before it is refused.
 const BLOCK_MAX: Duration = Duration::from_secs(10);
 
+/// Says who notes what about events that are about to be recorded.
+pub type Note<'a> = &'a (dyn Fn(Vec<Expected>) -> (Caller, Draft) + Send + Sync);
+
+/// What is known of an event's outcome before the writer was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expected {
+    /// In the order of the drafts, right before the note; one whose key is a repeat is not there.
+    Recorded {
+        id: String,
+    },
+    /// A record right before the note, too.
+    Deferred {
+        until: Timestamp,
+        keyed: bool,
+    },
+    Known(Outcome),
+}
+
 /// Drafts after admission: what goes to the writer, and the answers that are known already.
 struct Admitted {
     events: Vec<Prepared>,
@@ -30,6 +48,20 @@ impl Admitted {
     fn each(&self) -> impl Iterator<Item = Option<&Prepared>> {
         let mut events = self.events.iter();
         self.outcomes.iter().map(move |known| if known.is_none() { events.next() } else { None })
+    }
+
+    /// Draft by draft, what becomes of it unless its key is a repeat.
+    fn expected(&self) -> Vec<Expected> {
+        let mut events = self.events.iter();
+        let written = |event: &Prepared| match event.deferred {
+            Some(until) => Expected::Deferred { until, keyed: event.event.envelope.key.is_some() },
+            None => Expected::Recorded { id: event.event.envelope.id.clone() },
+        };
+        let each = self.outcomes.iter().map(|known| match known {
+            Some(outcome) => Some(Expected::Known(outcome.clone())),
+            None => events.next().map(written),
+        });
+        each.flatten().collect()
     }
 
     fn has_key_of(&self, event: &Prepared) -> bool {
@@ -113,21 +145,45 @@ impl Tenant {
 
     /// Publishes several events in one commit: all of them, or none.
     pub async fn publish_all(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
+        self.publish_all_with(caller, drafts, None).await
+    }
+
+    /// As [`Tenant::publish_all`], with a note about them in the same commit: who finds it knows that they are there.
+    pub async fn publish_all_noted(
+        &self,
+        caller: &Caller,
+        drafts: Vec<Draft>,
+        note: Note<'_>,
+    ) -> Result<Vec<Outcome>, Problem> {
+        self.publish_all_with(caller, drafts, Some(note)).await
+    }
+
+    async fn publish_all_with(
+        &self,
+        caller: &Caller,
+        drafts: Vec<Draft>,
+        note: Option<Note<'_>>,
+    ) -> Result<Vec<Outcome>, Problem> {
         let mut drafts = drafts;
         let publishing: Vec<_> = drafts.iter_mut().map(|draft| self.begin_publish(caller, draft)).collect();
-        let outcomes = self.publish_together(caller, drafts).await;
+        let outcomes = self.publish_together(caller, drafts, note).await;
         for (index, publishing) in publishing.into_iter().enumerate() {
             self.end_publish(publishing, outcomes.as_ref().map(|outcomes| &outcomes[index]));
         }
         outcomes
     }
 
-    async fn publish_together(&self, caller: &Caller, drafts: Vec<Draft>) -> Result<Vec<Outcome>, Problem> {
+    async fn publish_together(
+        &self,
+        caller: &Caller,
+        drafts: Vec<Draft>,
+        note: Option<Note<'_>>,
+    ) -> Result<Vec<Outcome>, Problem> {
         let started = self.real();
         let topics: Vec<String> = drafts.iter().map(|draft| draft.topic.clone()).collect();
         self.allow_events(caller, drafts.len())?;
         let mut index = 0;
-        let admitted = self
+        let mut admitted = self
             .admit(caller, drafts, &mut || index += 1)
             .map_err(|problem| problem.within(&format!("/{index}")))?;
         let mut index = 0;
@@ -137,7 +193,15 @@ impl Tenant {
         });
         let paced = self.keep_pace(caller, paced).await;
         paced.map_err(|problem| problem.within(&format!("/{index}")))?;
-        let outcomes = self.record(caller, admitted).await?;
+        if let Some(note) = note {
+            let (house, draft) = note(admitted.expected());
+            let noted = self.admit(&house, vec![draft], &mut || {})?;
+            admitted.events.extend(noted.events);
+            admitted.outcomes.extend(noted.outcomes);
+        }
+        let mut outcomes = self.record(caller, admitted).await?;
+        // Without the note's.
+        outcomes.truncate(topics.len());
         topics.iter().zip(&outcomes).for_each(|(topic, outcome)| self.observe(topic, outcome, started));
         Ok(outcomes)
     }

@@ -4,6 +4,8 @@
 //!  an event            its space and band are among those of the token; acts of administration: it allows `admin`
 //!  a run, a decision   the event that began it is seen; what no single event began is not; a run that was told more on its
 //!                      way shows its outlines
+//!  an automation       without how many runs it has
+//!  a subscription      without the run that it started last, unless that is seen
 //!  a group             read and pulled from when it may deliver something that is seen, and only that is handed out;
 //!                      changed when everything that it may deliver is seen
 //! ```
@@ -207,6 +209,33 @@ impl Seen {
 
     pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
         self.tenant.explain_run_seen(self.run(id)?, &self.sight)
+    }
+
+    pub fn automations(&self) -> Result<Vec<Value>, Problem> {
+        let mut automations = self.tenant.automations()?;
+        automations.iter_mut().for_each(|automation| self.cover_automation(automation));
+        Ok(automations)
+    }
+
+    pub fn automation(&self, name: &str) -> Result<Value, Problem> {
+        let mut automation = self.tenant.automation(name)?;
+        self.cover_automation(&mut automation);
+        Ok(automation)
+    }
+
+    /// How many runs there are tells of those that are not seen.
+    pub fn cover_automation(&self, automation: &mut Value) {
+        if !self.sight.is_whole() {
+            ["runs", "runs_total"].into_iter().for_each(|name| hide(automation, name));
+        }
+    }
+
+    /// Which run a subscription started last, for who sees it.
+    pub fn cover_subscription(&self, subscription: &mut Value) {
+        let run = subscription["last"]["run"].as_str().unwrap_or_default();
+        if !self.sight.is_whole() && self.run(run).is_err() {
+            hide(subscription, "last");
+        }
     }
 
     pub fn groups(&self) -> Result<Vec<GroupView>, Problem> {

@@ -162,10 +162,17 @@ fn every_command_that_administers_is_an_act_under_the_name_of_its_route() {
 
 #[test]
 fn a_command_is_known_by_what_was_matched_and_not_by_words_that_are_called_like_one() {
-    let of = |line: &str| named(&tree().try_get_matches_from(line.split(' ')).unwrap());
+    let of = |line: &str| named(&tree().try_get_matches_from(line.split(' ')).unwrap()).command;
     assert_eq!(of("everwhen --data groups tokens list"), "tokens list");
     assert_eq!(of("everwhen groups put pause --pattern a.#"), "groups put");
     assert_eq!(of("everwhen runs show run_1"), "runs get");
     assert_eq!(of("everwhen replay --from 1"), "replay");
     assert_eq!(of("everwhen replay --from 1 --into g"), "replay --into");
+    let path = |line: &str| {
+        let Called { command, subject } = named(&tree().try_get_matches_from(line.split(' ')).unwrap());
+        crate::reach::audit::path_of(&command, subject.as_deref()).unwrap_or_default()
+    };
+    assert_eq!(path("everwhen --json groups put a/b --pattern x.#"), "/v1/groups/a%2Fb");
+    assert_eq!(path("everwhen erase --position 1"), "/v1/erase");
+    assert_eq!(path("everwhen tokens revoke --data d tok_1"), "/v1/tokens/tok_1");
 }

@@ -220,7 +220,9 @@ fn one_line(automation: &Value) -> String {
     };
     let next = automation["next"][0].as_str().map(|next| format!("  next {next}")).unwrap_or_default();
     let (name, live, all) = (text(&automation["name"]), &automation["runs"], &automation["runs_total"]);
-    format!("{state:<6}  {name:<32}  {all} runs, {live} in progress{next}")
+    // Who sees a part of the tenant is not told how many there are.
+    let runs = if all.is_null() { String::new() } else { format!("  {all} runs, {live} in progress") };
+    format!("{state:<6}  {name:<32}{runs}{next}")
 }
 
 /// One automation as it stands and as it is declared, a line for each part.

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::Reach;
 use super::maintain::{aside, existing};
-use crate::client::query;
+use crate::cli::Called;
+use crate::client::{escape, query};
 use crate::session::{Place, Session};
 
 /// Commands that administer, and the route that does the same through a server: an act has one name, whoever did it. Done on a
@@ -71,13 +72,23 @@ pub fn act_of(command: &str) -> Option<String> {
     server::act(method, path)
 }
 
+/// The path of the route that does the same to the same thing; none when it is not known which that was.
+pub fn path_of(command: &str, subject: Option<&str>) -> Option<String> {
+    let (.., path) = ACTS.iter().find(|(of, ..)| *of == command)?;
+    let Some((before, rest)) = path.split_once('{') else { return Some((*path).to_owned()) };
+    let (_, after) = rest.split_once('}')?;
+    Some(format!("{before}{}{after}", escape(subject?)))
+}
+
 /// After a command that was done well on an engine of this process.
-pub async fn write_down(engine: &Engine, tenant: &str, command: &str) -> Result<(), Problem> {
+pub async fn write_down(engine: &Engine, tenant: &str, called: &Called) -> Result<(), Problem> {
+    let Called { command, subject } = called;
     let Some(act) = act_of(command) else { return Ok(()) };
+    let act = Act { act, path: path_of(command, subject.as_deref()), ..Act::default() };
     // What is done to tenants is done to the house: the one that is meant may rest, or be gone.
     let of_the_house = command.starts_with("tenants ");
     let tenant = if of_the_house { DEFAULT_TENANT } else { tenant };
-    engine.visit(tenant)?.audit(&Caller::local(), &Act { act, ..Act::default() }).await
+    engine.visit(tenant)?.audit(&Caller::local(), &act).await
 }
 
 /// Compares the ledger with what was signed, by reading only.
@@ -86,8 +97,11 @@ pub async fn verify(session: &Session, given: Option<Testimony>) -> Result<Value
     match session.place()? {
         Place::Server(url) => {
             let client = session.client(&url, &tenant)?;
+            let mut body = json!({});
+            if let Some(given) = &given {
+                body["checkpoints"] = json!(given.checkpoints);
+            }
             let said = given.unwrap_or_default();
-            let mut body = json!({ "checkpoints": said.checkpoints });
             if !said.key.is_empty() {
                 body["key"] = said.key.into();
             }

@@ -12,6 +12,7 @@ fn acts_of_commands_are_listed_and_an_exported_signature_tells_a_cut_ledger() {
     let acts = place.run(&["audit", "list", "--json"]).ok().lines();
     assert_eq!(acts.len(), 1);
     assert_eq!((&acts[0]["act"], &acts[0]["actor"]), (&json!("groups.put"), &json!("user:local")));
+    assert_eq!(acts[0]["path"], "/v1/groups/g", "what it was done to");
     let export = place.run(&["audit", "export"]).ok().out;
     let kept = place.write("kept.jsonl", &export);
     let verify = ["audit", "verify", "--checkpoints", kept.to_str().unwrap(), "--json"];

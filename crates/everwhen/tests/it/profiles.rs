@@ -46,11 +46,29 @@ fn a_profile_names_the_server_its_token_and_its_tenant() {
     let elsewhere = run(&place, &["publish", "a.b", "{}", "--profile", "here", "--tenant", "acme"], "");
     assert_eq!(elsewhere.status.code(), Some(5), "the token is of another tenant: {elsewhere:?}");
     assert!(!shown.contains(&owner), "a token is never shown");
-    let both = run(&place, &["events", "list", "--profile", "here", "--data", "data"], "");
-    assert_eq!(both.status.code(), Some(2));
+    let both = run(&place, &["events", "list", "--profile", "here", "--data", "other"], "");
+    assert!(String::from_utf8_lossy(&both.stderr).contains("other"), "--data wins: {both:?}");
+    let at = ["tokens", "list", "--profile", "here", "--server", server.url()];
+    assert_eq!(run(&place, &at, "").status.code(), Some(5), "the token is not sent elsewhere");
+    assert!(run(&place, &[&at[..], &["--token", &owner]].concat(), "").status.success());
     said(run(&place, &["profiles", "rm", "here"], ""));
     let gone = run(&place, &["events", "list", "--profile", "here"], "");
     assert!(String::from_utf8_lossy(&gone.stderr).contains("there is no profile"), "{gone:?}");
+}
+
+#[test]
+fn a_variable_wins_over_the_profile_in_use_and_loses_to_one_that_is_named() {
+    let place = Place::new();
+    let server = place.serve_asking(&["--data", "data"]);
+    let owner = server.ready["owner_token"].as_str().unwrap().to_owned();
+    said(run(&place, &["profiles", "set", "here", server.url()], &owner));
+    said(run(&place, &["profiles", "use", "here"], ""));
+    let listed = |more: &[&str]| {
+        let mut command = place.command(&[&["tokens", "list"], more].concat());
+        command.env("EVERWHEN_PROFILES", place.path().join("profiles.toml")).env("EVERWHEN_TOKEN", "bad");
+        command.output().unwrap().status.code()
+    };
+    assert_eq!((listed(&[]), listed(&["--profile", "here"])), (Some(5), Some(0)));
 }
 
 #[test]

@@ -132,6 +132,21 @@ fn publish(server: &Server, topic: &str, headers: &str) -> Value {
     serde_json::from_str(&said).unwrap()
 }
 
+/// With no header that would lead it past the short way.
+fn publish_plainly(server: &Server, body: &str) {
+    let address = server.url().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+}
+
 fn traceparent() -> String {
     format!("traceparent: 00-{TRACE}-{BEFORE}-01\r\n")
 }
@@ -325,6 +340,7 @@ fn lines_about_requests_and_runs_say_which() {
     let place = place("automation: flow\ntriggers:\n  - event: in.go\nactions:\n  - fail: no\n");
     let server = place.serve_under(&[("EVERWHEN_LOG", "debug")], &["--no-auth", "w"]);
     publish(&server, "in.go", "x-request-id: mine-1\r\n");
+    publish_plainly(&server, r#"{"topic":"in.plain"}"#);
     let runs = place.run(&["runs", "list", "--json"]).ok().lines();
     assert_eq!(server.signal("TERM"), 0);
     let log = std::fs::read_to_string(place.path().join("serve.log")).unwrap();
@@ -341,6 +357,13 @@ fn lines_about_requests_and_runs_say_which() {
         (&answered["method"], &answered["path"], &answered["status"]),
         (&json!("POST"), &json!("/v1/events"), &json!(201))
     );
+    let published = lines.iter().map(|line| &line["fields"]).filter(|line| line["path"] == "/v1/events");
+    let published: Vec<&Value> = published.filter(|line| line["message"] == "answered").collect();
+    assert_eq!(published.len(), 2, "on both ways: {log}");
+    for line in published {
+        assert_eq!((&line["method"], &line["status"]), (&json!("POST"), &json!(201)), "{line}");
+        assert!(line["request_id"].is_string(), "{line}");
+    }
     let failed = about("a run failed", "run_id", &runs[0]["id"]).expect(&log);
     assert_eq!(
         (&failed["automation"], &failed["code"], &failed["tenant"]),

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 
 /// Nesting of structs in what clients send.
 const DEPTH_MAX: usize = 64;
+/// In nanoseconds.
+const SECOND: i64 = 1_000_000_000;
 
 /// A field's value as it stands in a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,7 +106,7 @@ fn value_at(bytes: &[u8], depth: usize) -> Result<Value, Problem> {
     let mut value = Value::Null;
     for (number, field) in fields(bytes)? {
         value = match number {
-            2 => whole(field.double()?),
+            2 => finite(field.double()?)?,
             3 => field.text()?.into(),
             4 => (field.number()? != 0).into(),
             5 => structure_at(field.bytes()?, deeper)?,
@@ -119,21 +121,32 @@ fn value_at(bytes: &[u8], depth: usize) -> Result<Value, Problem> {
     Ok(value)
 }
 
-/// A `google.protobuf.Timestamp`.
+/// A `google.protobuf.Timestamp`; its nanoseconds count forward, also before 1970.
 pub fn instant(bytes: &[u8]) -> Result<Timestamp, Problem> {
-    let mut nanos = 0;
+    let (mut seconds, mut nanos) = (0, 0);
     for (number, field) in fields(bytes)? {
         match number {
-            1 => nanos += i128::from(field.number()? as i64) * 1_000_000_000,
-            2 => nanos += i128::from(field.number()? as i64),
+            1 => seconds = field.number()? as i64,
+            2 => nanos = field.number()? as i64,
             _ => {}
         }
     }
-    let at = Timestamp::from_nanos(nanos);
-    if at.nanos() != nanos {
+    if !(0..SECOND).contains(&nanos) {
+        let detail = format!("the \"nanos\" of an instant are 0 to 999999999, not {nanos}");
+        return Err(Problem::new(Code::RequestInvalid, detail));
+    }
+    let whole = i128::from(seconds) * i128::from(SECOND) + i128::from(nanos);
+    let at = Timestamp::from_nanos(whole);
+    if at.nanos() != whole {
         return Err(Problem::new(Code::RequestInvalid, "an instant lies outside of the years 0000 to 9999"));
     }
     Ok(at)
+}
+
+/// JSON has no word for what is no number: nothing is put in its place.
+fn finite(number: f64) -> Result<Value, Problem> {
+    let refuse = || Problem::new(Code::RequestInvalid, format!("a value is {number}, which JSON cannot say"));
+    number.is_finite().then(|| whole(number)).ok_or_else(|| refuse().hint("leave it out, or send a text"))
 }
 
 /// A double that is a whole number is written as one, so that positions and counts are read as such.
@@ -255,6 +268,35 @@ mod tests {
         message.value(1, &whole);
         let [(1, Field::Bytes(inner))] = fields(&message.0).unwrap()[..] else { panic!("{:?}", message.0) };
         assert_eq!(value(inner).unwrap(), whole);
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused_and_not_changed() {
+        let of = |number: f64| {
+            let mut message = Message::default();
+            message.key(2, 1);
+            message.0.extend(number.to_le_bytes());
+            value(&message.0)
+        };
+        assert_eq!(of(1.5).unwrap(), json!(1.5));
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(of(number).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn an_instant_counts_its_nanoseconds_forward_and_below_a_second() {
+        let of = |seconds: i64, nanos: i64| {
+            let mut message = Message::default();
+            message.number(1, seconds as u64);
+            message.number(2, nanos as u64);
+            instant(&message.0)
+        };
+        assert_eq!(of(-1, 5).unwrap().nanos(), -999_999_995);
+        for nanos in [-5, SECOND, i64::MAX] {
+            assert!(of(1, nanos).is_err(), "{nanos}");
+        }
+        assert!(of(i64::MAX, 0).is_err());
     }
 
     #[test]

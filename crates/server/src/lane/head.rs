@@ -14,9 +14,20 @@ const HEADERS_MAX: usize = 100;
 pub enum Begun<'a> {
     /// Too little to tell, and nothing that is not plain.
     Partly,
+    /// All but the body: who asks can be judged already.
+    Headed(Headed<'a>),
     Plain(Plain<'a>),
     /// For the long way.
     Other,
+}
+
+/// A whole head whose body is still coming.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Headed<'a> {
+    pub host: &'a str,
+    pub authorization: Option<&'a str>,
+    /// Of head and body, once that is there.
+    pub length: usize,
 }
 
 /// One event in a body that is all there.
@@ -95,7 +106,7 @@ impl<'a> Headers<'a> {
             Some(body) => {
                 Begun::Plain(Plain { host, authorization, traceparent, body, length: head + length })
             }
-            None => Begun::Partly,
+            None => Begun::Headed(Headed { host, authorization, length: head + length }),
         }
     }
 }
@@ -126,9 +137,12 @@ mod tests {
         let Begun::Plain(plain) = read(text.as_bytes()) else { panic!("it is plain") };
         assert_eq!((plain.host, plain.authorization, plain.body), ("a:1", Some("Bearer x"), &b"{}"[..]));
         assert_eq!(plain.length, text.len());
-        for end in 0..text.len() {
+        let head = text.len() - 2;
+        for end in 0..head {
             assert_eq!(read(&text.as_bytes()[..end]), Begun::Partly, "{end}");
         }
+        let headed = Headed { host: "a:1", authorization: Some("Bearer x"), length: text.len() };
+        assert_eq!(read(&text.as_bytes()[..head]), Begun::Headed(headed));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use hyper::http::request::Parts;
 use hyper::service::Service;
 use hyper::{Method, Request};
 use hyper_util::service::TowerToHyperService;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::{ROUTES, audit};
@@ -43,6 +44,9 @@ const CARRIED: [HeaderName; 4] = [
     HeaderName::from_static("everwhen-actor"),
     HeaderName::from_static("traceparent"),
 ];
+
+/// The members of an object, each as it was written.
+pub type Members = BTreeMap<String, Box<RawValue>>;
 
 pub struct Tool {
     pub name: &'static str,
@@ -250,45 +254,41 @@ impl Tool {
         })
     }
 
-    /// The result of a call. What a route refuses is a result too, which the agent can read and mend.
-    pub async fn call(&self, mut arguments: Map<String, Value>, router: &Router, head: &Parts) -> Value {
+    /// What the door answers, or its problem.
+    pub async fn call(
+        &self,
+        mut arguments: Members,
+        router: &Router,
+        head: &Parts,
+    ) -> Result<Box<RawValue>, Box<RawValue>> {
         if let Some(wrong) = self.wrong(&arguments) {
-            return failed(&json!({"detail": wrong}));
+            return Err(raw(&json!({"detail": wrong})));
         }
         let confirmed = match self.shape {
             Shape::Apply => arguments.remove("hash"),
             _ => None,
         };
         if let Some(confirmed) = confirmed {
-            let plan = match send(router, head, "post", "/v1/plan", &arguments).await {
-                Ok(plan) => plan,
-                Err(problem) => return failed(&problem),
-            };
-            let hash = hash_of(&arguments, &plan);
-            if confirmed != hash.as_str() {
-                return failed(&json!({
+            let plan = value(&send(router, head, "post", "/v1/plan", &arguments).await?);
+            if value(&confirmed) != hash_of(&arguments, &plan).as_str() {
+                return Err(raw(&json!({
                     "detail": "what these files would do now is not what this hash was given for", "plan": plan,
                     "hint": "propose the change again, and let a person confirm that plan",
-                }));
+                })));
             }
         }
         let (path, rest) = self.place(arguments.clone());
-        match send(router, head, self.method, &path, &rest).await {
-            Err(problem) => failed(&problem),
-            Ok(mut answer) => {
-                if self.shape == Shape::Propose {
-                    answer["hash"] = hash_of(&arguments, &answer).into();
-                }
-                json!({
-                    "content": [{"type": "text", "text": answer.to_string()}], "structuredContent": answer,
-                    "isError": false,
-                })
-            }
+        let answer = send(router, head, self.method, &path, &rest).await?;
+        if self.shape != Shape::Propose {
+            return Ok(answer);
         }
+        let mut plan = value(&answer);
+        plan["hash"] = hash_of(&arguments, &plan).into();
+        Ok(raw(&plan))
     }
 
     /// What is missing or too much.
-    fn wrong(&self, arguments: &Map<String, Value>) -> Option<String> {
+    fn wrong(&self, arguments: &Members) -> Option<String> {
         let mut required = self.takes.iter().filter_map(|(name, ..)| name.strip_suffix('!'));
         if let Some(missing) = required.find(|name| !arguments.contains_key(*name)) {
             return Some(format!("\"{missing}\" is missing"));
@@ -299,12 +299,12 @@ impl Tool {
     }
 
     /// The path with its variables, and the arguments that are left.
-    fn place(&self, mut arguments: Map<String, Value>) -> (String, Map<String, Value>) {
-        let word = |word: &str, arguments: &mut Map<String, Value>| match word
+    fn place(&self, mut arguments: Members) -> (String, Members) {
+        let word = |word: &str, arguments: &mut Members| match word
             .strip_prefix('{')
             .and_then(|word| word.strip_suffix('}'))
         {
-            Some(name) => escape(&plain(&arguments.remove(name).unwrap_or_default())),
+            Some(name) => escape(&arguments.remove(name).map(|given| plain(&given)).unwrap_or_default()),
             None => word.to_owned(),
         };
         let words: Vec<String> = self.path.split('/').map(|part| word(part, &mut arguments)).collect();
@@ -318,18 +318,18 @@ async fn send(
     head: &Parts,
     method: &str,
     path: &str,
-    arguments: &Map<String, Value>,
-) -> Result<Value, Value> {
+    arguments: &Members,
+) -> Result<Box<RawValue>, Box<RawValue>> {
     let reads = method == "get";
     let query: Vec<String> =
         arguments.iter().map(|(name, value)| format!("{name}={}", escape(&plain(value)))).collect();
     let (uri, body) = match (reads, query.is_empty()) {
         (true, false) => (format!("{path}?{}", query.join("&")), Body::empty()),
         (true, true) => (path.to_owned(), Body::empty()),
-        (false, _) => (path.to_owned(), Body::from(Value::from(arguments.clone()).to_string())),
+        (false, _) => (path.to_owned(), Body::from(object(arguments))),
     };
     let unsent =
-        |error: &dyn std::fmt::Display| json!({"detail": format!("the call cannot be made: {error}")});
+        |error: &dyn std::fmt::Display| raw(&json!({"detail": format!("the call cannot be made: {error}")}));
     let mut request = Request::builder()
         .method(if reads { Method::GET } else { Method::POST })
         .uri(uri)
@@ -355,19 +355,31 @@ async fn send(
     let response = audit::under_id(audit::request_id(), answer).await;
     let good = response.status().is_success();
     let bytes = response.into_body().collect().await.map_err(|error| unsent(&error))?.to_bytes();
-    let document: Value = serde_json::from_slice(&bytes).map_err(|error| unsent(&error))?;
+    let document: Box<RawValue> = serde_json::from_slice(&bytes).map_err(|error| unsent(&error))?;
     if good { Ok(document) } else { Err(document) }
 }
 
-fn failed(problem: &Value) -> Value {
-    json!({"content": [{"type": "text", "text": problem.to_string()}], "isError": true})
+/// As text again, each value as it was written.
+fn object(members: &Members) -> String {
+    let members = members.iter().map(|(name, given)| format!("{}:{given}", Value::from(name.as_str())));
+    format!("{{{}}}", members.collect::<Vec<String>>().join(","))
+}
+
+fn value(written: &RawValue) -> Value {
+    serde_json::from_str(written.get()).unwrap_or_default()
+}
+
+fn raw(value: &Value) -> Box<RawValue> {
+    RawValue::from_string(value.to_string()).expect("a value is written as JSON")
 }
 
 /// Names what would be done, by whom, with which texts and to what.
-fn hash_of(arguments: &Map<String, Value>, plan: &Value) -> String {
+fn hash_of(arguments: &Members, plan: &Value) -> String {
+    let argument = |name: &str| arguments.get(name).map(|given| value(given)).unwrap_or_default();
+    let (files, workspace) = (argument("files"), argument("workspace"));
     let named: BTreeMap<&str, &Value> = [
-        ("files", arguments.get("files").unwrap_or(&Value::Null)),
-        ("workspace", arguments.get("workspace").unwrap_or(&Value::Null)),
+        ("files", &files),
+        ("workspace", &workspace),
         ("added", &plan["added"]),
         ("changed", &plan["changed"]),
         ("removed", &plan["removed"]),
@@ -378,8 +390,8 @@ fn hash_of(arguments: &Map<String, Value>, plan: &Value) -> String {
     model::id::hex(&hash)
 }
 
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+fn plain(written: &RawValue) -> String {
+    serde_json::from_str(written.get()).unwrap_or_else(|_| written.get().to_owned())
 }
 
 fn escape(text: &str) -> String {

@@ -131,6 +131,7 @@ get /v1/push/{name} | getPush | | | 200 Push
 put /v1/push/{name} | putPush | ^If-Match ^If-None-Match | PushDefinition | 200 Push, 201 Push
 delete /v1/push/{name} | deletePush | ^If-Match | | 200 Anything, 204 -
 post /v1/push/{name}/{what} | operatePush | what=pause|resume|test ^If-Match | | 200 Push
+options /hooks/{tenant}/{name} | askHook | - | | 200 -
 post /hooks/{tenant}/{name} | deliverHook | | Anything | 200 HookDelivered, 202 HookDelivered
 post /mcp | speakMcp | | Anything | 200 Anything, 202 -, 400 Anything, 400 problem:Problem
 get /livez | isLive | | | 200 Live

@@ -53,7 +53,7 @@ Output: output any
 Plan: added! [string]; changed! [string]; removed! [string]; replaces {string}; runs_on_old_versions! {count}; runs_by_old_version {{count}}; runs_cancelled {count}; position! count
 AutomationDefinition: automation! string
 Patch:
-Automation: name! string; version! string; enabled! boolean; paused! boolean; managed_by any; runs! count; runs_total! count; next! [instant]; description string; reason string; definition any
+Automation: name! string; version! string; enabled! boolean; paused! boolean; managed_by any; runs count; runs_total count; next! [instant]; description string; reason string; definition any
 AutomationPage: automations! [Automation]; next string
 +StartOne: input any; event any; dry_run boolean?
 +Start: automation! string; input any; event any; dry_run boolean?

@@ -50,14 +50,15 @@ async fn started(
     let dry = flag(&mut said, "dry_run")?;
     let (input, event) = (said.remove("input").unwrap_or_default(), event(said.remove("event"))?);
     if dry {
-        let tried = aside::blocking(move || tenant.dry_run(&caller, &name, input, event)).await?;
-        return ok(&tried.map_err(|started| held_back(&started))?);
+        let of = tenant.clone();
+        let tried = aside::blocking(move || of.dry_run(&caller, &name, input, event)).await?;
+        return ok(&tried.map_err(|started| held_back(&tenant, &started))?);
     }
     let started = {
         let tenant = tenant.clone();
         aside::blocking(move || tenant.start_run(&caller, &name, input, event)).await?
     };
-    let Some(id) = started.run else { return Err(held_back(&started).into()) };
+    let Some(id) = started.run else { return Err(held_back(&tenant, &started).into()) };
     match patience {
         None => Ok(json_answer(StatusCode::ACCEPTED, json!({ "id": id }).to_string())),
         Some(patience) => ok(&ended(tenant, id, patience).await?),
@@ -103,13 +104,10 @@ async fn ended(tenant: Tenant, id: String, patience: Duration) -> Result<Value, 
     }
 }
 
-fn held_back(started: &Started) -> Problem {
+fn held_back(tenant: &Tenant, started: &Started) -> Problem {
     let (outcome, reason) = (started.outcome, started.reason.as_deref().unwrap_or("-"));
     if reason == "budget" {
-        return Problem::new(Code::QuotaExceeded, "the tenant has begun as many runs today as it may")
-            .hint("wait for midnight, UTC, or ask the owner of the server for more")
-            .with("quota", "runs_per_day")
-            .with("retry_after", 60);
+        return tenant.runs_used_up();
     }
     Problem::new(Code::RunRefused, format!("it was not started: {} ({reason})", outcome.as_str()))
         .hint("`everwhen explain automation NAME` shows its decisions")

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::authority::Permission;
 use engine::command::Toggle;
-use engine::{Follow, Follower, Tenant};
+use engine::{Follow, Follower, Seen, Tenant};
 use hyper::StatusCode;
 use model::event::Event;
 use model::topic::Pattern;
@@ -110,8 +110,8 @@ async fn done(
     let name = name.ok_or_else(|| wrong("automationId", "names an automation"))?;
     match kind {
         "get_automation" => {
-            let tenant = session.tenant.clone();
-            Ok(shown("automation_detail", aside::blocking(move || tenant.automation(&name)).await?))
+            let seen = session.seen();
+            Ok(shown("automation_detail", aside::blocking(move || seen.automation(&name)).await?))
         }
         "run_automation" => run(session, name).await,
         _ => changed(session, kind, name, said).await,
@@ -180,8 +180,8 @@ pub fn shown(kind: &str, mut automation: Value) -> Value {
 async fn list(session: &mut Session<Frames>, disabled_too: Option<&Value>) -> Result<Value, Problem> {
     session.allow(Permission::Read).await?;
     let disabled_too = disabled_too.and_then(Value::as_bool).unwrap_or(false);
-    let tenant = session.tenant.clone();
-    let mut all = aside::blocking(move || tenant.automations()).await?;
+    let seen = session.seen();
+    let mut all = aside::blocking(move || seen.automations()).await?;
     all.retain(|automation| disabled_too || automation["enabled"] != false);
     all.iter_mut().for_each(|automation| automation["id"] = automation["name"].clone());
     Ok(json!({"type": "automation_list", "automations": all}))
@@ -194,9 +194,16 @@ async fn act(
 ) -> Result<Value, Problem> {
     let tenant = session.tenant.clone();
     let automation = aside::blocking(move || act(&tenant)).await?;
-    let message = shown(kind, automation);
+    let mut message = shown(kind, automation);
     tell_others(session, &message);
+    cover(&session.seen(), &mut message);
     Ok(message)
+}
+
+fn cover(seen: &Seen, message: &mut Value) {
+    if let Some(automation) = message.get_mut("automation") {
+        seen.cover_automation(automation);
+    }
 }
 
 /// Who did it has its answer.
@@ -241,9 +248,10 @@ async fn watch(session: &mut Session<Frames>) -> Result<Value, Problem> {
     let (out, told) = (session.out.clone(), session.doors.automations.subscribe());
     let patience = session.doors.patience.reader;
     let own = (session.number, session.started.clone());
+    let seen = session.seen();
     session.attach(
         WATCH,
-        aside::task(async move { tell(&out, &name, (told, follower), own, patience).await }),
+        aside::task(async move { tell(&out, (&name, &seen), (told, follower), own, patience).await }),
     )?;
     Ok(json!({"type": "ok", "request": "subscribe_automations"}))
 }
@@ -251,7 +259,7 @@ async fn watch(session: &mut Session<Frames>) -> Result<Value, Problem> {
 /// Until the session ends.
 async fn tell(
     out: &Outbox<String>,
-    tenant: &str,
+    (tenant, seen): (&str, &Seen),
     (mut told, mut follower): (broadcast::Receiver<Arc<Told>>, Follower),
     (number, started): (u64, Arc<Started>),
     patience: std::time::Duration,
@@ -260,7 +268,11 @@ async fn tell(
         out.room(patience).await;
         let messages: Vec<Value> = tokio::select! {
             told = told.recv() => match told {
-                Ok(told) if told.tenant == tenant && told.by != Some(number) => vec![told.message.clone()],
+                Ok(told) if told.tenant == tenant && told.by != Some(number) => {
+                    let mut message = told.message.clone();
+                    cover(seen, &mut message);
+                    vec![message]
+                }
                 Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return,
             },

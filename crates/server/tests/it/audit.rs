@@ -56,6 +56,8 @@ fn checkpoints_are_signed_told_and_agree_with_the_ledger() {
     assert_eq!((count(&first), count(&second)), (1, 2));
     let report = server.post("/v1/audit/verify", second.to_string()).ok(200);
     assert_eq!((&report["ok"], &report["checkpoints"]), (&json!(true), &json!(2)), "{report}");
+    server.post("/v1/audit/verify", r#"{"checkpoints":[]}"#).refused(400, "request.invalid");
+    server.post("/v1/audit/verify", "{}").ok(200);
     let mut forged = second.clone();
     forged["checkpoints"][1]["chain"] = "0".repeat(64).into();
     let report = server.post("/v1/audit/verify", forged.to_string()).ok(200);

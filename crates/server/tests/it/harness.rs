@@ -38,7 +38,7 @@ pub struct Server {
     stop: Option<oneshot::Sender<()>>,
     serving: Option<JoinHandle<()>>,
     runtime: Runtime,
-    _dir: TempDir,
+    pub dir: TempDir,
 }
 
 impl Server {
@@ -90,7 +90,25 @@ impl Server {
         options: engine::Options,
         tls: Option<server::Tls>,
     ) -> Server {
-        let dir = TempDir::new();
+        Server::start_in(TempDir::new(), patience, token, options, tls)
+    }
+
+    /// Stops, and starts again over the same directory.
+    pub fn again(mut self) -> Server {
+        self.stop();
+        self.join();
+        self.runtime.block_on(self.engine.close()).unwrap();
+        let dir = std::mem::replace(&mut self.dir, TempDir(PathBuf::new()));
+        Server::start_in(dir, Patience::default(), None, engine::Options::default(), None)
+    }
+
+    fn start_in(
+        dir: TempDir,
+        patience: Patience,
+        token: Option<&str>,
+        options: engine::Options,
+        tls: Option<server::Tls>,
+    ) -> Server {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let inside = runtime.enter();
@@ -115,7 +133,7 @@ impl Server {
             })
         };
         drop(inside);
-        Server { address, engine, stop: Some(stop), serving: Some(serving), runtime, _dir: dir }
+        Server { address, engine, stop: Some(stop), serving: Some(serving), runtime, dir }
     }
 
     pub fn client(&self) -> Client {

@@ -24,6 +24,36 @@ fn events(server: &Server, topic: &str) -> Vec<Value> {
     server.get(&format!("/v1/events?topic={topic}")).ok(200)["events"].as_array().unwrap().clone()
 }
 
+/// CloudEvents, HTTP 1.1 Web Hooks, §4.
+#[test]
+fn a_sender_may_ask_before_it_delivers_and_is_not_told_which_hooks_there_are() {
+    let server = Server::start();
+    hook(&server, "there", json!({"scheme": "hmac", "secret": "s3cret"}));
+    for name in ["there", "not-there"] {
+        let path = format!("/hooks/main/{name}");
+        let asked = server.send("OPTIONS", &path, &["webhook-request-origin: a.example"], "");
+        assert_eq!((asked.status, asked.body.len()), (200, 0), "{name}");
+        let told = |header: &str| asked.headers.get(header).map(String::as_str);
+        assert_eq!(
+            (told("allow"), told("webhook-allowed-origin")),
+            (Some("POST"), Some("a.example")),
+            "{name}"
+        );
+    }
+    let plain = server.send("OPTIONS", "/hooks/main/there", &[], "");
+    assert_eq!((plain.status, plain.headers.get("webhook-allowed-origin")), (200, None));
+}
+
+#[test]
+fn a_delivery_that_is_too_large_is_not_told_to_come_in_parts() {
+    let server = Server::start();
+    hook(&server, "h", json!({"scheme": "hmac", "secret": "s3cret"}));
+    let refused = server.post("/hooks/main/h", vec![b' '; (1 << 20) + 1]).refused(413, "body.too_large");
+    assert!(refused["hint"].as_str().unwrap().contains("sender"), "{refused}");
+    let refused = server.post("/v1/events", vec![b' '; (2 << 20) + 1]).refused(413, "body.too_large");
+    assert!(refused["hint"].as_str().unwrap().contains("x-ndjson"), "{refused}");
+}
+
 #[test]
 fn each_scheme_is_believed_when_signed_in_time_and_recorded_once() {
     let server = Server::told(NOW);

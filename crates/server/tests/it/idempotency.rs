@@ -179,3 +179,25 @@ fn every_answer_to_a_write_says_how_far_the_ledger_is() {
     assert!(!server.get("/v1/groups").headers.contains_key("everwhen-position"));
     assert!(!server.post("/v1/events", "{}").headers.contains_key("everwhen-position"));
 }
+
+#[test]
+fn the_key_of_several_events_is_part_of_their_commit_and_holds_over_a_restart() {
+    let server = Server::start();
+    let body = r#"[{"topic":"a"},{"topic":"b","key":"once"}]"#;
+    let first = post(&server, "/v1/events", "k", body).ok(201);
+    let ledger = server.dir.0.join("tenants/main/ledger/00000000000000000001.jsonl");
+    let lines = std::fs::read_to_string(ledger).unwrap();
+    let line = lines.lines().find(|line| line.contains(r#""topic":"a""#)).unwrap();
+    assert!(line.contains(r#""topic":"b""#) && line.contains("engine.request.answered"), "{line}");
+    let server = server.again();
+    let again = post(&server, "/v1/events", "k", body);
+    assert_eq!((again.ok(201), again.headers["idempotency-replayed"].as_str()), (first, "true"));
+    post(&server, "/v1/events", "k", r#"[{"topic":"a"}]"#).refused(422, "idempotency.mismatch");
+    assert_eq!(server.get("/v1/events?topic=a").ok(200)["events"].as_array().unwrap().len(), 1);
+    // What was answered for a repeat is not known any more; that it was done is.
+    let repeat = r#"[{"topic":"b","key":"once"},{"topic":"c"}]"#;
+    assert_eq!(post(&server, "/v1/events", "r", repeat).ok(201)["events"][0]["duplicate"], true);
+    let server = server.again();
+    post(&server, "/v1/events", "r", repeat).refused(409, "idempotency.done");
+    assert_eq!(server.get("/v1/events?topic=c").ok(200)["events"].as_array().unwrap().len(), 1);
+}

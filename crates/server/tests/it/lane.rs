@@ -149,6 +149,39 @@ fn who_stops_in_a_head_or_a_body_is_not_waited_for() {
     body.reply().refused(408, "body.timeout");
 }
 
+/// The limits of this test are longer than the client waits: whoever is told late fails it.
+#[test]
+fn who_may_not_is_told_before_the_body_comes() {
+    let long = Duration::from_secs(600);
+    let patience = Patience { begun: long, body: long, ..Patience::default() };
+    let server = Server::start_with(patience, Some("the-owner"));
+    let headed = |headers: &[&str], length: usize| {
+        let mut client = server.client();
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let head =
+            format!("POST /v1/events HTTP/1.1\r\nhost: test\r\n{headers}content-length: {length}\r\n\r\n");
+        client.write(head.as_bytes());
+        client.reply()
+    };
+    headed(&[JSON], 20).refused(401, "auth.required");
+    headed(&[JSON, "authorization: Bearer ew_nobody"], 20).refused(401, "auth.required");
+    headed(&[JSON, "authorization: Bearer the-owner"], 9_999_999).refused(413, "body.too_large");
+}
+
+#[test]
+fn a_body_has_one_time_limit_on_both_ways_together() {
+    let patience =
+        Patience { begun: Duration::from_secs(20), body: Duration::from_secs(1), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let whole = request(&[JSON], r#"{"topic":"a.b"}"#);
+    let mut client = server.client();
+    let begun = std::time::Instant::now();
+    client.write(&whole[..whole.len() - 2]);
+    let late = client.reply().refused(408, "body.timeout");
+    assert_eq!(late["detail"], "the body did not arrive within 1 s");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn a_token_that_is_revoked_has_no_effect_on_the_next_request() {
     let server = Server::start_with(Patience::default(), Some("the-owner"));

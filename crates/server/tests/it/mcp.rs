@@ -94,6 +94,30 @@ fn tools_read_what_was_published_and_say_what_is_wrong() {
 }
 
 #[test]
+fn what_is_published_keeps_every_digit_and_no_key_comes_twice() {
+    let server = Server::start();
+    let publish = |payload: &str| {
+        let arguments = format!(r#"{{"topic":"in.a","payload":{payload}}}"#);
+        let params = format!(r#"{{"name":"publish_event","arguments":{arguments}}}"#);
+        let message = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        server.post("/mcp", message)
+    };
+    let exact = r#"{"n":1.10,"big":12345678901234567890123}"#;
+    let position = publish(exact).ok(200)["result"]["structuredContent"]["position"].clone();
+    let event = server.get(&format!("/v1/events/{position}"));
+    assert!(event.text().contains(exact), "{}", event.text());
+    let params = json!({"name": "get_event", "arguments": {"id": position}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let read = send(&server, &[], &message);
+    assert!(read.text().contains(exact), "{}", read.text());
+    assert!(read.ok(200)["result"]["content"][0]["text"].as_str().unwrap().contains(exact));
+    let twice = publish(r#"{"a":1,"a":2}"#);
+    assert_eq!((twice.status, &twice.json()["error"]["code"]), (400, &json!(-32_700)));
+    assert_eq!(twice.json()["error"]["data"]["code"], "json.duplicate_key");
+    assert_eq!(server.get("/v1/events?topic=in.a").ok(200)["events"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_tool_is_called_once_under_a_key() {
     let server = Server::start();
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",

@@ -223,6 +223,13 @@ fn rows_and_runs_are_seen_by_their_space_and_their_event() {
     }
     let explained = stage.ask(&stage.narrow, "GET", "/v1/explain/automation/echo", Value::Null).ok(200);
     assert_eq!(explained["counts"], json!({"ran": {"-": 1}}), "only what is seen is counted");
+    let echo = stage.ask(&stage.narrow, "GET", "/v1/automations/echo", Value::Null).ok(200);
+    let listed = stage.ask(&stage.narrow, "GET", "/v1/automations", Value::Null).ok(200);
+    for automation in [&echo, &listed["automations"][0]] {
+        assert_eq!((automation.get("runs"), automation.get("runs_total")), (None, None), "{automation}");
+    }
+    let whole = stage.ask(&stage.owner, "GET", "/v1/automations/echo", Value::Null).ok(200);
+    assert_eq!(whole["runs_total"], 2);
     for path in ["/v1/decisions", "/v1/explain/automation/echo", "/v1/runs", "/v1/waits"] {
         let told = stage.ask(&stage.narrow, "GET", path, Value::Null).ok(200).to_string();
         assert!(!told.contains("hidden-1") && !told.contains(hidden), "{path}: {told}");
@@ -234,6 +241,27 @@ fn rows_and_runs_are_seen_by_their_space_and_their_event() {
     }
     // A door that nobody vetted is closed, whatever it needs.
     stage.ask(&stage.narrow, "POST", "/v1/plan", json!({})).refused(403, "auth.denied");
+}
+
+#[test]
+fn a_subscription_names_its_last_run_to_who_sees_it() {
+    let stage = Stage::new();
+    let work = json!({"files": {"w.yaml": "automation: work\ntriggers: [{event: never.x}]\nactions: [{vars: {a: 1}}]\n"}});
+    stage.ask(&stage.owner, "POST", "/v1/apply", work).ok(200);
+    let subscription = json!({"pattern": "t.x", "automation": "work"});
+    stage.ask(&stage.owner, "PUT", "/v1/subscriptions/s", subscription).ok(201);
+    let last = |who: &str| {
+        let one = stage.ask(who, "GET", "/v1/subscriptions/s", Value::Null).ok(200);
+        let all = stage.ask(who, "GET", "/v1/subscriptions", Value::Null).ok(200);
+        assert_eq!(all["subscriptions"][0], one);
+        one.get("last").cloned()
+    };
+    for (space, seen) in [("a", true), ("b", false)] {
+        stage.publish(space, "green", &format!("of-{space}"));
+        stage.ask(&stage.owner, "POST", "/api/events/drain", json!({})).ok(200);
+        assert!(last(&stage.owner).is_some());
+        assert_eq!(last(&stage.narrow).is_some(), seen, "{space}");
+    }
 }
 
 #[test]

@@ -76,3 +76,21 @@ fn a_suspended_tenant_answers_nobody_until_it_is_resumed_and_a_removed_one_never
     asked(&server, &house, "DELETE", "/v1/tenants/acme", "").refused(404, "not_found");
     asked(&server, &house, "DELETE", "/v1/tenants/main", "").refused(422, "tenant.invalid");
 }
+
+#[test]
+fn runs_of_a_day_that_are_used_up_name_the_limit_and_when_there_are_some_again() {
+    let server = crate::harness::Server::told("2026-01-01T23:00:00Z");
+    server
+        .post(
+            "/v1/automations",
+            r#"{"automation":"work","triggers":[{"event":"j"}],"actions":[{"vars":{"a":1}}]}"#,
+        )
+        .ok(201);
+    server.put("/v1/tenants/main/quota", r#"{"runs_per_day":1}"#).ok(200);
+    server.post("/v1/runs", r#"{"automation":"work"}"#).ok(202);
+    let refused = server.post("/v1/runs", r#"{"automation":"work"}"#);
+    let said = refused.refused(429, "quota.exceeded");
+    assert_eq!((&said["quota"], &said["limit"]), (&json!("runs_per_day"), &json!(1)));
+    let after: u64 = refused.headers["retry-after"].parse().unwrap();
+    assert!((3_500..=3_600).contains(&after), "until midnight: {after}");
+}
