@@ -135,7 +135,7 @@ fn next_row(
         (Action::Delete, Some(_)) => return Ok(Next::Gone),
         (Action::Delete | Action::Patch(_), None) => return Err(absent(key).into()),
         (Action::Put(fields), _) => (fields.clone(), Fill::All),
-        (Action::Insert { fields, told }, Some(row)) => return collapse(fields, told, row, key),
+        (Action::Insert { fields, told }, Some(row)) => return collapse(state, write, (fields, told), row),
         (Action::Insert { fields, .. }, None) => (fields.clone(), Fill::All),
         (Action::Upsert(patch), None) => (merged(Map::new(), patch), Fill::All),
         (Action::Patch(patch) | Action::Upsert(patch), Some(row)) => {
@@ -172,15 +172,26 @@ fn merged(mut fields: Map<String, Value>, patch: &Map<String, Value>) -> Map<Str
 }
 
 /// A repeated insert is the same row; one that says something else is refused.
-fn collapse(fields: &Map<String, Value>, told: &[String], row: &Row, key: &Key) -> Result<Next, Refusal> {
+fn collapse(
+    state: &State,
+    write: &Write,
+    (fields, told): (&Map<String, Value>, &[String]),
+    row: &Row,
+) -> Result<Next, Refusal> {
     let differs = told.iter().find(|name| {
         let said = fields.get(*name).filter(|value| !value.is_null());
         said.is_some_and(|said| !row.fields.get(*name).is_some_and(|there| entity::same(said, there)))
     });
-    match differs {
+    let name_of = |pointer: &str| pointer.trim_start_matches('/').replace('/', ".");
+    // Behind their masks secrets look alike.
+    let is_same = |pointer: &str, now: &str| {
+        row.sealed.get(pointer).is_some_and(|seal| seal == now || opened(state, row, pointer, now, seal))
+    };
+    let secret = || write.sealed.iter().find(|(pointer, now)| !is_same(pointer, now));
+    match differs.cloned().or_else(|| secret().map(|(pointer, _)| name_of(pointer))) {
         None => Ok(Next::Same(row.clone())),
         Some(name) => {
-            let detail = format!("\"{}\" of \"{}\" is there with another \"{name}\"", key.2, key.0);
+            let detail = format!("\"{}\" of \"{}\" is there with another \"{name}\"", row.id, row.concept);
             Err(Problem::new(Code::EntityExists, detail)
                 .hint("update it, upsert it, or insert under another id")
                 .with("version", row.version)
