@@ -91,7 +91,7 @@ fn write_one(
     let next = match next_row(rows.state, &concept, &write, prev.as_ref(), &key, ground)? {
         Next::Same(row) => return Ok(Written { row, change: None }),
         Next::Row(row) => {
-            unique(rows, &concept, &row)?;
+            unique(rows, &concept, &row, write.owner.as_deref())?;
             Some(row)
         }
         Next::Gone => None,
@@ -288,7 +288,8 @@ fn since(changing: &Changing<'_>, delta: &Map<String, Value>) -> BTreeMap<String
     since
 }
 
-fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row) -> Result<(), Refusal> {
+/// `owner` is who writes and sees rows of their own only: one of somebody else is not named to them.
+fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row, owner: Option<&str>) -> Result<(), Refusal> {
     for pointer in &concept.unique {
         let Some(value) = value_at(&row.fields, pointer) else { continue };
         let here = rows.written.values().flatten().find(|other| {
@@ -298,16 +299,19 @@ fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row) -> Result<(), Refusal> 
                 && value_at(&other.fields, pointer) == Some(value)
         });
         let holder = match here {
-            Some(other) => Some(other.id.clone()),
+            Some(other) => Some(other.clone()),
             // A row that this commit has already changed is judged by what it says now.
-            None => rows.state.holder(row, pointer, value)?.filter(|id| {
-                !rows.written.contains_key(&(row.concept.clone(), row.space.clone(), id.clone()))
+            None => rows.state.holder(row, pointer, value)?.filter(|other| {
+                !rows.written.contains_key(&(row.concept.clone(), row.space.clone(), other.id.clone()))
             }),
         };
         if let Some(holder) = holder {
             let name = pointer.trim_start_matches('/').replace('/', ".");
+            let is_seen =
+                concept.owner().zip(owner).is_none_or(|(field, actor)| holder.belongs_to(field, actor));
+            let holder = if is_seen { format!("\"{}\"", holder.id) } else { "another row".to_owned() };
             let detail =
-                format!("field \"{name}\" of \"{}\" is unique, and \"{holder}\" has {value}", row.concept);
+                format!("field \"{name}\" of \"{}\" is unique, and {holder} has {value}", row.concept);
             return Err(Problem::new(Code::EntityInvalid, detail)
                 .hint("choose another value")
                 .at(pointer.as_str())
