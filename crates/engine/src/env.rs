@@ -255,6 +255,11 @@ impl Env {
             for concept in state.catalog.concepts() {
                 let mut rows = Map::new();
                 self.all_rows(state, concept, &mut rows)?;
+                // A name that is computed may be the bare one, too.
+                let name = &concept.definition.name;
+                if state.catalog.concept(name).is_ok_and(|named| named.id() == concept.id()) {
+                    kinds.insert(name.clone(), rows.clone().into());
+                }
                 kinds.insert(concept.id().to_owned(), rows.into());
             }
         }

@@ -91,7 +91,7 @@ fn write_one(
     let next = match next_row(rows.state, &concept, &write, prev.as_ref(), &key, ground)? {
         Next::Same(row) => return Ok(Written { row, change: None }),
         Next::Row(row) => {
-            unique(rows, &concept, &row)?;
+            unique(rows, &concept, &row, write.owner.as_deref())?;
             Some(row)
         }
         Next::Gone => None,
@@ -135,7 +135,7 @@ fn next_row(
         (Action::Delete, Some(_)) => return Ok(Next::Gone),
         (Action::Delete | Action::Patch(_), None) => return Err(absent(key).into()),
         (Action::Put(fields), _) => (fields.clone(), Fill::All),
-        (Action::Insert { fields, told }, Some(row)) => return collapse(fields, told, row, key),
+        (Action::Insert { fields, told }, Some(row)) => return collapse(state, write, (fields, told), row),
         (Action::Insert { fields, .. }, None) => (fields.clone(), Fill::All),
         (Action::Upsert(patch), None) => (merged(Map::new(), patch), Fill::All),
         (Action::Patch(patch) | Action::Upsert(patch), Some(row)) => {
@@ -172,15 +172,26 @@ fn merged(mut fields: Map<String, Value>, patch: &Map<String, Value>) -> Map<Str
 }
 
 /// A repeated insert is the same row; one that says something else is refused.
-fn collapse(fields: &Map<String, Value>, told: &[String], row: &Row, key: &Key) -> Result<Next, Refusal> {
+fn collapse(
+    state: &State,
+    write: &Write,
+    (fields, told): (&Map<String, Value>, &[String]),
+    row: &Row,
+) -> Result<Next, Refusal> {
     let differs = told.iter().find(|name| {
         let said = fields.get(*name).filter(|value| !value.is_null());
         said.is_some_and(|said| !row.fields.get(*name).is_some_and(|there| entity::same(said, there)))
     });
-    match differs {
+    let name_of = |pointer: &str| pointer.trim_start_matches('/').replace('/', ".");
+    // Behind their masks secrets look alike.
+    let is_same = |pointer: &str, now: &str| {
+        row.sealed.get(pointer).is_some_and(|seal| seal == now || opened(state, row, pointer, now, seal))
+    };
+    let secret = || write.sealed.iter().find(|(pointer, now)| !is_same(pointer, now));
+    match differs.cloned().or_else(|| secret().map(|(pointer, _)| name_of(pointer))) {
         None => Ok(Next::Same(row.clone())),
         Some(name) => {
-            let detail = format!("\"{}\" of \"{}\" is there with another \"{name}\"", key.2, key.0);
+            let detail = format!("\"{}\" of \"{}\" is there with another \"{name}\"", row.id, row.concept);
             Err(Problem::new(Code::EntityExists, detail)
                 .hint("update it, upsert it, or insert under another id")
                 .with("version", row.version)
@@ -277,7 +288,8 @@ fn since(changing: &Changing<'_>, delta: &Map<String, Value>) -> BTreeMap<String
     since
 }
 
-fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row) -> Result<(), Refusal> {
+/// `owner` is who writes and sees rows of their own only: one of somebody else is not named to them.
+fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row, owner: Option<&str>) -> Result<(), Refusal> {
     for pointer in &concept.unique {
         let Some(value) = value_at(&row.fields, pointer) else { continue };
         let here = rows.written.values().flatten().find(|other| {
@@ -287,16 +299,19 @@ fn unique(rows: &Rows<'_>, concept: &Concept, row: &Row) -> Result<(), Refusal> 
                 && value_at(&other.fields, pointer) == Some(value)
         });
         let holder = match here {
-            Some(other) => Some(other.id.clone()),
+            Some(other) => Some(other.clone()),
             // A row that this commit has already changed is judged by what it says now.
-            None => rows.state.holder(row, pointer, value)?.filter(|id| {
-                !rows.written.contains_key(&(row.concept.clone(), row.space.clone(), id.clone()))
+            None => rows.state.holder(row, pointer, value)?.filter(|other| {
+                !rows.written.contains_key(&(row.concept.clone(), row.space.clone(), other.id.clone()))
             }),
         };
         if let Some(holder) = holder {
             let name = pointer.trim_start_matches('/').replace('/', ".");
+            let is_seen =
+                concept.owner().zip(owner).is_none_or(|(field, actor)| holder.belongs_to(field, actor));
+            let holder = if is_seen { format!("\"{}\"", holder.id) } else { "another row".to_owned() };
             let detail =
-                format!("field \"{name}\" of \"{}\" is unique, and \"{holder}\" has {value}", row.concept);
+                format!("field \"{name}\" of \"{}\" is unique, and {holder} has {value}", row.concept);
             return Err(Problem::new(Code::EntityInvalid, detail)
                 .hint("choose another value")
                 .at(pointer.as_str())

@@ -211,15 +211,15 @@ impl State {
     }
 
     /// Another row of the concept and space with this value at `pointer`.
-    pub fn holder(&self, row: &Row, pointer: &str, value: &serde_json::Value) -> Result<Option<String>> {
+    pub fn holder(&self, row: &Row, pointer: &str, value: &serde_json::Value) -> Result<Option<Row>> {
         let path = json_path(pointer);
         let mut read = self.table()?.prepare_cached(&format!(
-            "SELECT id FROM entity WHERE concept = {} AND space = ?1 AND id <> ?2
+            "SELECT {COLUMNS} FROM entity WHERE concept = {} AND space = ?1 AND id <> ?2
              AND json_extract(fields, {path}) = json_extract(?3, '$[0]') LIMIT 1",
             quoted(&row.concept)
         ))?;
         let value = serde_json::Value::Array(vec![value.clone()]).to_string();
-        Ok(read.query_row(params![row.space, row.id, value], |row| row.get(0)).optional()?)
+        Ok(read.query_row(params![row.space, row.id, value], row_of).optional()?)
     }
 
     /// Visits every row of a concept in order.

@@ -52,6 +52,17 @@ async fn a_row_that_comes_to_hold_and_stays_ends_every_wait_in_every_order() {
 }
 
 #[tokio::test]
+async fn a_computed_kind_is_a_concepts_id_or_its_bare_name() {
+    for kind in ["v1:ha:entity", "entity"] {
+        let rig = rig(&until(ANYTHING)).await;
+        publish(&rig, "begin", json!({ "kind": kind })).await;
+        set(&rig, "a", "ok").await;
+        rig.pass(1);
+        assert_eq!(emitted(&rig, "out.done").len(), 1, "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn a_value_that_held_for_one_commit_was_seen_by_a_wait_that_names_its_row() {
     for condition in [ONE_ROW, COMPUTED] {
         let rig = rig(&until(condition)).await;

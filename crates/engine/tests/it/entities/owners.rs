@@ -76,6 +76,23 @@ async fn logic_that_somebody_calls_sees_and_changes_their_rows_only() {
 }
 
 #[tokio::test]
+async fn who_does_not_see_a_row_is_not_told_which_has_a_unique_value() {
+    let text = "@rowAuthz(owner=\"of\")\nconcept note { of string!  tag string @unique }";
+    let bench = declared(text).await;
+    let (ann, bob) = (Caller::named("user:ann").unwrap(), Caller::named("user:bob").unwrap());
+    let put =
+        |id: &str, of: &str| Write::of("note", Some(id), Action::Put(map(json!({"of": of, "tag": "T"}))));
+    bench.tenant.write(&ann, put("n1", "ann")).await.unwrap();
+    let house = Caller { outside: false, ..bob.clone() };
+    for (caller, of, is_named) in [(&ann, "ann", true), (&bob, "bob", false), (&house, "bob", true)] {
+        let write = put("n2", of);
+        let refused = bench.tenant.write(caller, write).await.unwrap_err();
+        assert_eq!((refused.code(), refused.pointer()), (Code::EntityInvalid, Some("/tag")), "{refused}");
+        assert_eq!(refused.detail().contains("n1"), is_named, "{}: {refused}", caller.actor);
+    }
+}
+
+#[tokio::test]
 async fn logic_that_somebody_with_some_spaces_calls_stays_in_them() {
     let bench = declared(LOGS).await;
     let sight = engine::authority::Sight::new(&["mine".to_owned()], None);

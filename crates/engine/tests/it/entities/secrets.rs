@@ -86,3 +86,28 @@ async fn a_secret_that_stays_is_known_again_in_a_row_that_was_given_no_id() {
     patch(&bench, &id, json!({"name": "bob", "key": "k"})).await.unwrap();
     assert_eq!(patch(&bench, &id, json!({"key": "l"})).await.unwrap_err().pointer(), Some("/key"));
 }
+
+#[tokio::test]
+async fn an_insert_with_another_secret_is_no_repeat() {
+    let bench = Bench::new();
+    apply(&bench, "concept login { name string  pw string @secret  in object { pin string @secret } }")
+        .await
+        .unwrap();
+    let insert = async |fields: Value| {
+        let told = map(fields.clone()).keys().cloned().collect();
+        let action = Action::Insert { told, fields: map(fields) };
+        bench.tenant.write(&Caller::local(), Write::of("login", Some("a"), action)).await
+    };
+    let first = json!({"name": "ann", "pw": "first", "in": {"pin": "1"}});
+    insert(first.clone()).await.unwrap();
+    assert!(insert(first).await.unwrap().change.is_none(), "the same again");
+    assert!(insert(json!({"name": "ann"})).await.unwrap().change.is_none(), "nothing is said of the secret");
+    for (other, name) in [(json!({"pw": "second"}), "pw"), (json!({"in": {"pin": "2"}}), "in.pin")] {
+        let refused = insert(other).await.unwrap_err();
+        assert_eq!(refused.code(), Code::EntityExists, "{refused}");
+        assert!(refused.detail().contains(&format!("{name:?}")), "{refused}");
+        assert!(!refused.to_string().contains("second"), "{refused}");
+    }
+    let row = bench.tenant.entity(&Caller::local(), "login", None, "a").unwrap();
+    assert_eq!(bench.tenant.reveal(&row, "/pw").unwrap(), Some(json!("first")));
+}
