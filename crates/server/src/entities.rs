@@ -178,8 +178,8 @@ fn expectation(headers: &HeaderMap) -> Result<Expect, Problem> {
     if tags.contains(&"*") {
         return Ok(Expect::Present);
     }
-    // A tag that is none of ours cannot be the row's.
-    let version = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').parse().unwrap_or(0);
+    // A tag that is none of ours cannot be the row's; one that is weak, neither.
+    let version = |tag: &str| tag.trim_matches('"').parse().unwrap_or(0);
     Ok(match tags[..] {
         [] => Expect::Anything,
         [tag] => Expect::Version(version(tag)),

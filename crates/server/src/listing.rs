@@ -79,20 +79,22 @@ pub fn check(headers: &HeaderMap, there: &There<'_>) -> Result<(), Problem> {
         lines.flat_map(|line| line.split(',')).map(|one| one.trim().to_owned()).collect::<Vec<String>>()
     };
     let (wanted, unwanted) = (listed(IF_MATCH), listed(IF_NONE_MATCH));
-    let fits = |one: &String| match there {
+    let fits = |one: &str| match there {
         There::Not => false,
         There::Untagged => one == "*",
-        There::Tagged(tag) => one == "*" || one.trim_start_matches("W/") == *tag,
+        There::Tagged(tag) => one == "*" || one == *tag,
     };
-    let is = match there {
+    // A weak tag says only that it is nearly the same, which is not enough to change it, and enough not to.
+    let nearly = |one: &String| fits(one.trim_start_matches("W/"));
+    let is = |untagged: &str| match there {
         There::Not => "it is not there".to_owned(),
-        There::Untagged => "it has no versions".to_owned(),
+        There::Untagged => untagged.to_owned(),
         There::Tagged(tag) => format!("it is {tag} now"),
     };
-    let failed = if !wanted.is_empty() && !wanted.iter().any(fits) {
-        format!("{is}, and \"If-Match\" says {}", wanted.join(", "))
-    } else if unwanted.iter().any(fits) {
-        format!("{is}, and \"If-None-Match\" says {}", unwanted.join(", "))
+    let failed = if !wanted.is_empty() && !wanted.iter().any(|one| fits(one)) {
+        format!("{}, and \"If-Match\" says {}", is("it has no versions"), wanted.join(", "))
+    } else if unwanted.iter().any(nearly) {
+        format!("{}, and \"If-None-Match\" says {}", is("it is there"), unwanted.join(", "))
     } else {
         return Ok(());
     };
@@ -117,7 +119,9 @@ mod tests {
         let tagged = There::Tagged("\"a\"");
         let cases = [
             ("if-match", "\"a\"", &tagged, true),
-            ("if-match", "\"b\", W/\"a\"", &tagged, true),
+            ("if-match", "\"b\", \"a\"", &tagged, true),
+            ("if-match", "W/\"a\"", &tagged, false),
+            ("if-none-match", "W/\"a\"", &tagged, false),
             ("if-match", "\"b\"", &tagged, false),
             ("if-match", "*", &tagged, true),
             ("if-match", "*", &There::Untagged, true),
@@ -135,5 +139,8 @@ mod tests {
             assert_eq!(check(&headers, there).is_ok(), holds, "{name}: {value}");
         }
         assert!(check(&HeaderMap::new(), &There::Not).is_ok());
+        let all = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static("*"))]);
+        let problem = check(&all, &There::Untagged).unwrap_err();
+        assert_eq!(problem.detail(), "it is there, and \"If-None-Match\" says *");
     }
 }

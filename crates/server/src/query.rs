@@ -18,7 +18,7 @@ impl Params {
         let mut params: Vec<(String, String)> = Vec::new();
         for part in query.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let name = decode(name).ok_or_else(|| bad_request(name, "is not UTF-8"))?;
+            let name = decode(name).ok_or_else(|| unreadable(name, name))?;
             if !known.contains(&&*name) {
                 let hint = match known {
                     [] => "there are no parameters here".to_owned(),
@@ -29,7 +29,7 @@ impl Params {
             if params.iter().any(|(given, _)| *given == name) {
                 return Err(bad_request(&name, "is given twice"));
             }
-            let value = decode(value).ok_or_else(|| bad_request(&name, "is not UTF-8"))?;
+            let value = decode(value).ok_or_else(|| unreadable(&name, value))?;
             params.push((name.into_owned(), value.into_owned()));
         }
         Ok(Params(params))
@@ -115,6 +115,18 @@ fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
+/// Why a part of a query cannot be decoded.
+fn unreadable(name: &str, text: &str) -> Problem {
+    let mut escapes = text.split('%').skip(1);
+    let whole = |escape: &str| escape.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    match escapes.all(whole) {
+        true => bad_request(name, "is not UTF-8"),
+        false => {
+            bad_request(name, "has a % without two hexadecimal digits").hint("write a percent sign as %25")
+        }
+    }
+}
+
 /// Undoes percent-encoding and `+`; `None` when the result is not UTF-8 or an escape is broken.
 pub fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| b == b'%' || b == b'+') {
@@ -156,6 +168,11 @@ mod tests {
             let problem = read.unwrap_err();
             assert_eq!(problem.extra()["parameter"], name, "{query}");
             assert!(problem.detail().contains(name), "{query}: {problem}");
+        }
+        let why = |query: &str| Params::read(Some(query), &["topic"]).err().unwrap().detail().to_owned();
+        assert_eq!(why("topic=%41%FF"), "\"topic\" is not UTF-8");
+        for query in ["topic=%zz", "topic=a%2", "topic=%"] {
+            assert_eq!(why(query), "\"topic\" has a % without two hexadecimal digits", "{query}");
         }
     }
 

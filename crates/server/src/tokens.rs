@@ -97,18 +97,19 @@ fn wrong(at: &str, detail: impl Into<String>) -> Problem {
 
 /// A list of texts; none when it is left out.
 fn words(said: &Value, name: &str) -> Result<Vec<String>, Problem> {
-    let wrong = || wrong(name, format!("\"{name}\" is a list of texts"));
+    let no_texts = || wrong(name, format!("\"{name}\" is a list of texts"));
     match &said[name] {
         Value::Null => Ok(Vec::new()),
         // It would read as one that allows nothing, and would allow everything.
         Value::Array(list) if list.is_empty() => {
-            Err(wrong().hint(format!("leave \"{name}\" out for all of them")))
+            let empty = wrong(name, format!("\"{name}\" is an empty list"));
+            Err(empty.hint(format!("name at least one, or leave \"{name}\" out for all of them")))
         }
         Value::Array(list) => {
             let words = list.iter().map(|word| word.as_str().map(str::to_owned));
-            words.collect::<Option<_>>().ok_or_else(wrong)
+            words.collect::<Option<_>>().ok_or_else(no_texts)
         }
-        _ => Err(wrong()),
+        _ => Err(no_texts()),
     }
 }
 
@@ -138,16 +139,23 @@ pub fn terms(said: &Value, now: model::Timestamp) -> Result<Terms, Problem> {
     let expires_at = match &said["expires_in"] {
         Value::Null => None,
         length => {
-            let length = model::time::duration_of(length).filter(|length| !length.is_zero());
-            let length = length.ok_or_else(|| {
-                wrong("expires_in", "\"expires_in\" is a length of time").hint("write it like \"90d\"")
-            })?;
+            let refused = |why: &str| {
+                wrong("expires_in", format!("\"expires_in\" {why}, not {length}"))
+                    .hint("write it like \"90d\"")
+            };
+            let length = model::time::duration_of(length).ok_or_else(|| refused("is a length of time"))?;
+            if length.is_zero() {
+                return Err(refused("is longer than nothing"));
+            }
             Some(now.plus(length))
         }
     };
     let name = match &said["name"] {
         Value::Null => String::new(),
-        Value::String(name) if name.len() <= 64 && !name.chars().any(char::is_control) => name.clone(),
+        Value::String(name) if name.chars().any(char::is_control) => {
+            return Err(wrong("name", "\"name\" has no line breaks or other control characters"));
+        }
+        Value::String(name) if name.len() <= 64 => name.clone(),
         _ => return Err(wrong("name", "\"name\" is a text of up to 64 bytes")),
     };
     let terms = Terms {

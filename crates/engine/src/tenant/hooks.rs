@@ -65,7 +65,7 @@ impl Tenant {
         let inside = Caller { outside: false, ..Caller::local() };
         self.entity(&inside, HOOK, None, name).map_err(|problem| match problem.code() {
             Code::NotFound => Problem::new(Code::NotFound, format!("there is no hook \"{name}\""))
-                .hint("`GET /v1/hooks` shows them"),
+                .hint("`everwhen hooks list` shows them"),
             _ => problem,
         })
     }

@@ -6,13 +6,15 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use hyper::header::{HeaderValue, LOCATION, SET_COOKIE};
+use hyper::header::{AUTHORIZATION, HeaderValue, LOCATION, SET_COOKIE};
+use hyper::http::request::Parts;
+use model::Problem;
 use std::sync::Arc;
 
 use super::html::text;
 use super::{COOKIE_NAME, Failed, guarded};
 use crate::query::Params;
-use crate::{Doors, body};
+use crate::{Doors, body, rights};
 
 /// The longest form that can hold a token.
 const FORM_MAX: usize = 4 * 1024;
@@ -39,19 +41,31 @@ pub async fn sign_in_page() -> Response {
     form("Sign in with a token (an owner or admin gives one out: everwhen tokens create).", StatusCode::OK)
 }
 
-/// `POST /ui/sign-in`: keeps the token; whether it is good, the next page finds out.
+/// `POST /ui/sign-in`: keeps a token that is good; what it may see, the next page finds out.
 pub async fn sign_in(State(doors): State<Arc<Doors>>, request: Request) -> Response {
-    let secure = request.headers().get("x-forwarded-proto").is_some_and(|proto| proto == "https");
-    let read = body::read(request.into_body(), FORM_MAX, doors.patience.body).await;
+    let (head, body) = request.into_parts();
+    let secure = head.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let read = body::read(body, FORM_MAX, doors.patience.body).await;
     let token = read.and_then(|bytes| {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Ok(Params::read(Some(&text), &["token"])?.owned("token").unwrap_or_default())
     });
     match token {
-        Ok(token) if is_token(token.trim()) => keep(token.trim(), secure),
+        Ok(token) if is_token(token.trim()) => match is_good(token.trim(), head, &doors) {
+            Ok(()) => keep(token.trim(), secure),
+            Err(problem) => form(problem.detail(), Failed::from(problem.clone()).1),
+        },
         Ok(_) => form("that is no token: it begins with \"ew_\"", StatusCode::UNPROCESSABLE_ENTITY),
         Err(problem) => Failed::from(problem).into_response(),
     }
+}
+
+/// As every other door asks for it, and guesses are counted there.
+fn is_good(token: &str, mut head: Parts, doors: &Doors) -> Result<(), Problem> {
+    if let Ok(bearer) = HeaderValue::from_str(&format!("Bearer {token}")) {
+        head.headers.insert(AUTHORIZATION, bearer);
+    }
+    rights::grant(&head, doors).map(drop)
 }
 
 /// Nothing that could end the cookie and begin another header.

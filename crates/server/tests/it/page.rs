@@ -146,6 +146,9 @@ fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
         let status = server.send("POST", "/ui/sign-in", &form, wrong).status;
         assert!((400..500).contains(&status), "{wrong}: {status}");
     }
+    let unknown =
+        server.send("POST", "/ui/sign-in", &form, format!("token={}x", &viewer[..viewer.len() - 1]));
+    assert_eq!((unknown.status, unknown.headers.get("set-cookie")), (401, None), "{}", unknown.text());
     let out = server.send("POST", "/ui/sign-out", &[&kept], "");
     assert!(out.headers["set-cookie"].contains("Max-Age=0"));
 }

@@ -234,3 +234,21 @@ fn an_editor_declares_automations_but_none_that_could_carry_out_what_it_may_not_
     assert!(refused["detail"].as_str().unwrap().contains("@rowAuthz"), "{refused}");
     declare(&admin, &plain).ok(201);
 }
+
+#[test]
+fn terms_that_cannot_be_are_refused_by_what_is_wrong_with_them() {
+    let server = server();
+    for (said, words) in [
+        (json!({"role": "viewer", "spaces": []}), "\"spaces\" is an empty list"),
+        (json!({"role": "viewer", "spaces": "a"}), "\"spaces\" is a list of texts"),
+        (json!({"role": "viewer", "expires_in": "0s"}), "\"expires_in\" is longer than nothing, not \"0s\""),
+        (json!({"role": "viewer", "expires_in": "soon"}), "\"expires_in\" is a length of time, not \"soon\""),
+        (
+            json!({"role": "viewer", "name": "a\nb"}),
+            "\"name\" has no line breaks or other control characters",
+        ),
+    ] {
+        let refused = asked(&server, LOCAL, "POST", "/v1/tokens", &said.to_string());
+        assert_eq!(refused.json()["detail"], words, "{said}");
+    }
+}
