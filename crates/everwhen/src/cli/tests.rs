@@ -173,6 +173,6 @@ fn a_command_is_known_by_what_was_matched_and_not_by_words_that_are_called_like_
         crate::reach::audit::path_of(&command, subject.as_deref()).unwrap_or_default()
     };
     assert_eq!(path("everwhen --json groups put a/b --pattern x.#"), "/v1/groups/a%2Fb");
-    assert_eq!(path("everwhen erase --position 1"), "/v1/erase");
+    assert_eq!(path("everwhen erase 42 43"), "/v1/erase");
     assert_eq!(path("everwhen tokens revoke --data d tok_1"), "/v1/tokens/tok_1");
 }

@@ -95,10 +95,9 @@ impl Server {
 
     /// Stops, and starts again over the same directory.
     pub fn again(mut self) -> Server {
-        self.stop();
-        self.join();
-        self.runtime.block_on(self.engine.close()).unwrap();
         let dir = std::mem::replace(&mut self.dir, TempDir(PathBuf::new()));
+        // Whoever holds the engine holds the directory.
+        drop(self);
         Server::start_in(dir, Patience::default(), None, engine::Options::default(), None)
     }
 
