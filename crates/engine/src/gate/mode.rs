@@ -67,9 +67,8 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
         _ => {}
     }
     if matches!(passed.outcome, Outcome::Skipped | Outcome::Refused) {
-        let first = stage.and_then(|stage| memory.state.runs.live.get(stage.first()?));
-        let seen = json!({"running": live, "max": max_of(mode), "run": first.map(|brief| &brief.id)});
-        passed.values.insert("mode".to_owned(), seen);
+        // Numbers only: whose runs they are may not be for who sees this decision.
+        passed.values.insert("mode".to_owned(), json!({"running": live, "max": max}));
     }
     passed.stage = key;
     Ok(())

@@ -65,7 +65,7 @@ async fn a_run_that_fails_holds_the_drain_is_said_once_and_only_it_runs_again() 
     }
     let said = emitted(&rig, "workflow.dispatch_failed");
     assert_eq!((said.len(), &said[0]["subscription"]), (1, &json!("b-second")));
-    assert!(said[0]["error"].as_str().unwrap().ends_with("did not end well: cannot"), "{said:?}");
+    assert!(said[0]["error"].as_str().unwrap().contains(" did not end well: "), "{said:?}");
     apply(&rig, &format!("{GOOD}{MENDED}")).await;
     let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
     assert_eq!(drained.halted_on, None);
