@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use engine::entity::{Action, Write};
 use engine::{Asking, Caller, Tenant};
 use lang::declare::check_workspace;
+use model::Code;
 use model::definition::{Concept, Conjunct, Definition, Expr, Query, Sort, Type};
 use serde_json::{Value, json};
 
@@ -320,5 +321,26 @@ async fn check_warns_of_the_queries_that_go_through_every_row() {
         let plan = plan(&bench.tenant, &format!("q{at}"), json!({"k": "x", "m": 1, "t": "2026-01-31"}));
         let scans = plan.contains("entity_of (concept=?)");
         assert_eq!(warned, scans, "{form}: {plan}");
+    }
+}
+
+#[test]
+fn check_warns_of_a_filter_that_compares_a_mask() {
+    let warned = |filter: &str| {
+        let text = format!(
+            "concept login {{ name string  pw string @secret  in object {{ pin string @secret }} }}\n\
+             query login q {{ args {{ x string }} filter {filter} }}"
+        );
+        let checked = check_workspace(&BTreeMap::from([("t/a.ew".to_owned(), text)]));
+        assert!(!checked.has_errors(), "{:?}", checked.findings);
+        checked.findings.iter().any(|finding| finding.code == Code::DefinitionSecret)
+    };
+    for filter in
+        ["pw == args.x", "payload.name == \"a\" && args.x != payload.in.pin", "row => row.pw > \"a\""]
+    {
+        assert!(warned(filter), "{filter}");
+    }
+    for filter in ["name == args.x", "pw == \"\"", "payload.in.pin != null", "has(payload.pw)"] {
+        assert!(!warned(filter), "{filter}");
     }
 }

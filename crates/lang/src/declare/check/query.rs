@@ -21,6 +21,7 @@ impl Checker<'_> {
         let mut filter = Vec::new();
         for node in &query.filter {
             let node = &super::expr::row_test(node);
+            self.masked(node, &concept);
             self.conjuncts(node, &concept, &args, &mut filter);
         }
         let sort = query.sort.iter().filter_map(|(field, down)| self.sort(field, *down, &concept)).collect();
@@ -87,6 +88,30 @@ impl Checker<'_> {
             }
             _ => out.push(Conjunct { when: None, test: self.row_expr(node, concept, args) }),
         }
+    }
+
+    /// Warns of a test that reads a secret: it stands in the row as its mask. Whether there is one can be told.
+    fn masked(&mut self, node: &Node, concept: &str) {
+        if let NodeKind::Binary { op, left, right } = &node.kind
+            && compares(*op)
+            && let Some(declared) = self.names.concepts.get(concept)
+        {
+            let nothing = |node: &Node| match &node.kind {
+                NodeKind::Literal(Literal::Text(text)) => text.is_empty(),
+                NodeKind::Literal(literal) => *literal == Literal::Null,
+                _ => false,
+            };
+            let sides = [(left, right), (right, left)];
+            let found = sides.into_iter().find(|(side, other)| is_secret(side, declared) && !nothing(other));
+            if let Some((side, _)) = found {
+                let what = "a secret is compared, and a filter sees only its mask \"***\"";
+                let hint = "compare another field, or test with == \"\" that there is none";
+                self.warn(fault(Code::DefinitionSecret, side.span, what).hint(hint));
+            }
+        }
+        let mut below = Vec::new();
+        crate::declare::walk::children(node, &mut |child| below.push(child));
+        below.into_iter().for_each(|child| self.masked(child, concept));
     }
 
     /// Fields by their path, with or without `payload.`; intrinsics by their names.
@@ -196,4 +221,26 @@ fn is_read_anew(known: &Node, args: &[definition::Field], of: &Option<Type>) -> 
     let ["args", name] = names.as_slice() else { return false };
     let arg = args.iter().find(|arg| arg.name == *name).map(|arg| &arg.of);
     arg.is_some_and(|arg| matches!(arg, Type::Timestamp | Type::Duration) && of.as_ref() != Some(arg))
+}
+
+/// A path that ends at a secret or goes through one.
+fn is_secret(node: &Node, concept: &Concept) -> bool {
+    let Some(names) = path(node) else { return false };
+    let names = match names.as_slice() {
+        ["payload" | "fields", below @ ..] => below,
+        [first, ..] if INTRINSIC.contains(first) => return false,
+        bare => bare,
+    };
+    let mut fields = concept.fields.as_slice();
+    for name in names {
+        let Some(field) = fields.iter().find(|field| field.name == *name) else { return false };
+        if field.secret {
+            return true;
+        }
+        fields = match &field.of {
+            Type::Object(inner) => inner,
+            _ => &[],
+        };
+    }
+    false
 }
