@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::admit::Caller;
-use crate::entity::find::{self, Find, shape};
+use crate::entity::find::{self, Find, Way, shape};
 use crate::entity::{Catalog, Row};
 use crate::run::Effect;
 use crate::state::entity::row_of;
@@ -135,14 +135,14 @@ pub fn shaped(catalog: &Catalog, query: &Query, find: &Find, rows: Vec<Row>) -> 
 pub fn collect(db: &Connection, find: &Find, query: &Query, rows_max: u64) -> Result<Vec<Row>, Problem> {
     let broken = |err: rusqlite::Error| crate::env::broken(crate::state::Fault(err));
     let limit = if query.count { usize::MAX } else { query.paginate.map_or(1_000, |n| n as usize) };
-    let statement = find.statement(None);
-    let mut read = db.prepare_cached(&statement.sql).map_err(broken)?;
-    let mut found = read.query(params_from_iter(statement.params)).map_err(broken)?;
+    let way = way(db, find, (limit, rows_max)).map_err(broken)?.ok_or_else(|| too_slow(query, find))?;
+    let (mut read, params) = find.prepare(db, None, way).map_err(broken)?;
+    let mut found = read.query(params_from_iter(params)).map_err(broken)?;
     let (mut rows, mut looked_at) = (Vec::new(), 0);
     while let Some(row) = found.next().map_err(broken)? {
         looked_at += 1;
         if looked_at > rows_max {
-            return Err(too_slow(query));
+            return Err(too_slow(query, find));
         }
         let row = row_of(row).map_err(broken)?;
         if find.wants(&row) {
@@ -155,10 +155,26 @@ pub fn collect(db: &Connection, find: &Find, query: &Query, rows_max: u64) -> Re
     Ok(rows)
 }
 
-fn too_slow(query: &Query) -> Problem {
-    let detail = format!("query \"{}\" looks at more than {ROWS_MAX} rows inside a run", query.name);
+/// `None` when more than `rows_max` rows would have to be gathered before the first is known.
+fn way(db: &Connection, find: &Find, (limit, rows_max): (usize, u64)) -> rusqlite::Result<Option<Way>> {
+    if rows_max == u64::MAX {
+        return find.way(db, usize::MAX, u64::MAX).map(Some);
+    }
+    Ok(match find.way(db, limit, rows_max)? {
+        Way::Index if find.gathers() && find.left(db, rows_max)? > rows_max => None,
+        Way::Index => Some(Way::Index),
+        Way::Free | Way::Walk => Some(Way::Walk),
+    })
+}
+
+fn too_slow(query: &Query, find: &Find) -> Problem {
+    let detail = format!(
+        "query \"{}\" looks at more than {ROWS_MAX} rows inside a run: {}",
+        query.name,
+        find.unserved()
+    );
     Problem::new(Code::QueryTooSlow, detail)
-        .hint("compare a field with == so that an index answers it, or declare it `detached`")
+        .hint("compare a field with ==, in, < or > so that an index answers it, or declare it `detached`")
 }
 
 /// A row as logic reads it.

@@ -112,7 +112,12 @@ impl State {
              PRAGMA temp_store=MEMORY; PRAGMA cache_size=-2000; PRAGMA journal_size_limit=4194304;
              PRAGMA secure_delete=ON;",
         )?;
-        State::over(db)
+        let mut state = State::over(db)?;
+        // An earlier version may have known fewer uses of an index. They save work only: a full disk is no reason not to open.
+        if let Err(Fault(err)) = state.index() {
+            tracing::warn!(%err, "an index of a query could not be made");
+        }
+        Ok(state)
     }
 
     /// A copy in memory. The file is only read, and may be written to by its owner meanwhile.

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::definition::{Concept as Declared, Definition, Field, Kind};
+use model::definition::{Concept as Declared, Definition, Field, Kind, Type};
 use model::record::{Applied, Record, Set};
 use model::{Code, Problem};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::entity::value_at;
 use super::{Decided, Entry, Ground, Refusal, raised};
 use crate::command::{Answer, Change, Plan};
 use crate::entity::catalog::Entry as Declaration;
 use crate::entity::check::{Fill, check, check_secret};
-use crate::entity::{Catalog, Concept, Row, own, seal};
+use crate::entity::{Catalog, Concept, Row, own, same, seal, token};
 use crate::state::State;
 use crate::state::entity::json_path;
 
@@ -235,7 +236,9 @@ fn rows_fit(state: &State, old: &Concept, new: &Concept) -> Result<(), Refusal> 
         let (mut rows, mut first) = (0, None);
         state.each_row(new.id(), |row| {
             let secrets = secrets_fit(state, new, &row);
-            if let Err(problem) = check(new, row.fields, Fill::Required).and(secrets) {
+            let fits = check(new, row.fields.clone(), Fill::Required);
+            let fits = fits.and_then(|normal| in_form(new, &row.fields, &normal)).and(secrets);
+            if let Err(problem) = fits {
                 rows += 1;
                 first.get_or_insert((row.id, problem));
             }
@@ -258,6 +261,22 @@ fn rows_fit(state: &State, old: &Concept, new: &Concept) -> Result<(), Refusal> 
             return Err(breaking(detail, rows)
                 .hint("make the values differ before the field is unique")
                 .into());
+        }
+    }
+    Ok(())
+}
+
+/// Instants and durations stand in rows in one form, which indexes and sorts rest on; an apply does not rewrite rows.
+fn in_form(new: &Concept, fields: &Map<String, Value>, normal: &Map<String, Value>) -> Result<(), Problem> {
+    for path in [Type::Timestamp, Type::Duration].iter().flat_map(|of| new.paths_of(of)) {
+        let pointer: String = path.split('.').map(|step| format!("/{}", token(step))).collect();
+        let (Some(before), Some(after)) = (value_at(fields, &pointer), value_at(normal, &pointer)) else {
+            continue;
+        };
+        if !same(before, after) {
+            let detail =
+                format!("field \"{path}\" of \"{}\" must be written {after}, not {before}", new.id());
+            return Err(Problem::new(Code::EntityInvalid, detail).at(pointer));
         }
     }
     Ok(())

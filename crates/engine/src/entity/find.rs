@@ -1,20 +1,29 @@
 //! Finding rows: which of them a filter wants, what of it an index can answer, and in which order they come.
 //!
 //! ```text
-//!  payload.status == args.status   an equality of a field with something known: SQLite, by an index of declared queries
+//!  payload.status == args.status   a field compared with something known: SQLite, by an index of declared queries
 //!  everything, that included       tested row by row as an expression; an error there is a no (contracts §14)
 //! ```
+
+mod after;
+mod bound;
+mod index;
+mod narrow;
 
 use std::sync::Arc;
 
 use lang::expr::{Expr, Scope, Val};
 use model::definition::{INTRINSIC, Query, ShapeField, Sort, Type};
-use model::time::{duration_json, duration_of, parse_duration};
-use model::{Code, Problem, Timestamp, base64};
+use model::{Code, Problem, Timestamp};
 use rusqlite::types::Value as Sql;
+use rusqlite::{CachedStatement, Connection};
 use serde_json::{Map, Value};
 
-use super::check::instant;
+pub use after::After;
+use bound::Want;
+pub use index::{Index, Way};
+use narrow::{Narrow, Test};
+
 use super::{Catalog, Concept, Row, token};
 use crate::admit::Caller;
 use crate::state::entity::{COLUMNS, json_path};
@@ -46,8 +55,9 @@ pub struct Find {
     /// Who sees only some of the rows. None: whoever reads looks after that.
     pub reader: Option<Caller>,
     tests: Vec<Expr>,
-    /// Fields whose value is known.
-    equal: Vec<(String, Value)>,
+    /// What SQLite can tell of the tests beforehand.
+    narrows: Vec<Narrow>,
+    index: Option<Index>,
     sort: Vec<Order>,
     pub asked: Asked,
 }
@@ -60,14 +70,6 @@ struct Order {
     nullable: bool,
 }
 
-/// The last row of a page, in the order of its search.
-#[derive(Clone, Debug)]
-pub struct After {
-    pub keys: Vec<Sql>,
-    pub id: String,
-    pub space: String,
-}
-
 /// SQL and its parameters.
 pub struct Statement {
     pub sql: String,
@@ -77,18 +79,16 @@ pub struct Statement {
 impl Find {
     /// Rows of a concept that one expression wants.
     pub fn all(concept: Arc<Concept>, filter: Option<&str>, asked: Asked) -> Result<Find, Problem> {
-        let tests: Vec<&str> = filter.into_iter().collect();
-        Find::new(concept, &tests, (&[], Timed::default()), asked)
+        let tests: Vec<(&str, bool)> = filter.into_iter().map(|text| (text, true)).collect();
+        let mut timed = Timed::default();
+        timed.add(&concept);
+        Ok(Find { index: None, ..Find::new(concept, &tests, (&[], timed), asked)? })
     }
 
     /// What a declared query asks for with these arguments.
     pub fn query(catalog: &Catalog, query: &Query, asked: Asked) -> Result<Find, Problem> {
         let concept = catalog.concept(&query.concept)?.clone();
-        let args = |of: Type| {
-            let of_type = query.args.iter().filter(move |arg| arg.of == of);
-            of_type.map(|arg| format!("args.{}", arg.name)).collect()
-        };
-        let args = Timed { instants: args(Type::Timestamp), lengths: args(Type::Duration) };
+        let timed = Timed::of(query, &concept);
         let mut tests = Vec::new();
         for conjunct in &query.filter {
             let holds = match &conjunct.when {
@@ -96,38 +96,33 @@ impl Find {
                 None => true,
             };
             if holds {
-                tests.push(conjunct.test.0.as_str());
+                tests.push((conjunct.test.0.as_str(), conjunct.when.is_none()));
             }
         }
-        Find::new(concept, &tests, (&query.sort, args), asked)
+        Find::new(concept, &tests, (&query.sort, timed), asked)
     }
 
-    /// `timed` are the arguments that are declared to be instants or durations.
+    /// Each text with whether it is always tested; `timed` are the paths that are declared to be instants or durations.
     fn new(
         concept: Arc<Concept>,
-        tests: &[&str],
-        (sort, mut timed): (&[Sort], Timed),
+        texts: &[(&str, bool)],
+        (sort, timed): (&[Sort], Timed),
         asked: Asked,
     ) -> Result<Find, Problem> {
-        timed.add(&concept);
-        let known = |text: &&str| {
-            let (at, side) = equality(text)?;
-            let value = side.value(&asked)?;
-            // Rows hold instants and durations in one form, whatever form is asked for.
-            let value = match concept.type_at(&at) {
-                Some(Type::Timestamp) => instant(value.as_str()?)?.to_string().into(),
-                Some(Type::Duration) => duration_json(duration_of(&value)?),
-                _ => value,
-            };
-            Some((at, value))
+        let found = |(text, always): &(&str, bool)| {
+            let tests = narrow::tests(text, &concept, &timed);
+            tests.into_iter().map(|test| (test, *always)).collect::<Vec<_>>()
         };
-        let equal = tests.iter().flat_map(|text| parts(text)).filter_map(|text| known(&text)).collect();
+        let found: Vec<(Test, bool)> = texts.iter().flat_map(found).collect();
+        let narrows = found.iter().filter_map(|(test, _)| test.narrow(&asked)).collect();
+        let sort = sort.iter().map(|sort| order(sort, &concept)).collect::<Result<Vec<_>, _>>()?;
+        let always: Vec<&Test> = found.iter().filter(|(_, always)| *always).map(|(test, _)| test).collect();
+        let index = Index::choose(&concept, &always, &sort);
         let fields: Vec<&str> = concept.definition.fields.iter().map(|field| field.name.as_str()).collect();
         let scope =
             Scope { instants: &timed.instants, lengths: &timed.lengths, shorthands: &fields, ..ROOTS };
-        let tests = tests.iter().map(|text| Expr::compile(text, &scope)).collect::<Result<_, _>>()?;
-        let sort = sort.iter().map(|sort| order(sort, &concept)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Find { concept, space: None, reader: None, tests, equal, sort, asked })
+        let tests = texts.iter().map(|(text, _)| Expr::compile(text, &scope)).collect::<Result<_, _>>()?;
+        Ok(Find { concept, space: None, reader: None, tests, narrows, index, sort, asked })
     }
 
     pub fn wants(&self, row: &Row) -> bool {
@@ -147,23 +142,30 @@ impl Find {
         })
     }
 
-    /// Candidates in order, those behind `after`. Behind [`COLUMNS`] stand the sort's keys.
-    pub fn statement(&self, after: Option<&After>) -> Statement {
-        let keys: String = self.sort.iter().map(|order| format!(", {}", order.by)).collect();
-        let mut sql =
-            format!("SELECT {COLUMNS}{keys} FROM entity WHERE concept = {}", quoted(self.concept.id()));
+    /// Candidates in order, those behind `after`, ready on a connection, with the parameters. Behind [`COLUMNS`] stand the
+    /// sort's keys.
+    pub fn prepare<'c>(
+        &self,
+        db: &'c Connection,
+        after: Option<&After>,
+        way: Way,
+    ) -> rusqlite::Result<(CachedStatement<'c>, Vec<Sql>)> {
+        let statement = self.statement(after, way);
+        match db.prepare_cached(&statement.sql) {
+            // A table of rows as they were has no such index, nor has one that was committed before the query was declared.
+            Err(_) if way == Way::Index => self.prepare(db, after, Way::Free),
+            read => Ok((read?, statement.params)),
+        }
+    }
+
+    pub fn statement(&self, after: Option<&After>, way: Way) -> Statement {
         let mut params = Vec::new();
         let mut bind = |value: Sql| {
             params.push(value);
             format!("?{}", params.len())
         };
-        for (pointer, value) in &self.equal {
-            let value = bind(sql_value(value));
-            sql.push_str(&format!(" AND json_extract(fields, {}) = {value}", json_path(pointer)));
-        }
-        if let Some(space) = &self.space {
-            sql.push_str(&format!(" AND space = {}", bind(Sql::Text(space.clone()))));
-        }
+        let keys: String = self.sort.iter().map(|order| format!(", {}", order.by)).collect();
+        let mut sql = format!("SELECT {COLUMNS}{keys} FROM {}", self.candidates(way, &mut bind));
         if let Some(after) = after {
             sql.push_str(&self.behind(after, &mut bind));
         }
@@ -171,6 +173,45 @@ impl Find {
         let order: Vec<&str> = order.iter().map(String::as_str).chain(["id", "space"]).collect();
         sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
         Statement { sql, params }
+    }
+
+    /// Counts candidates by the index, as far as `at_most`.
+    fn counting(&self, at_most: u64) -> Statement {
+        let mut params = Vec::new();
+        let mut bind = |value: Sql| {
+            params.push(value);
+            format!("?{}", params.len())
+        };
+        let candidates = self.candidates(Way::Index, &mut bind);
+        Statement {
+            sql: format!("SELECT count(*) FROM (SELECT 1 FROM {candidates} LIMIT {at_most})"),
+            params,
+        }
+    }
+
+    /// The table and what holds of every row that is wanted.
+    fn candidates(&self, way: Way, bind: &mut impl FnMut(Sql) -> String) -> String {
+        // Without figures SQLite takes a concept for a few rows and would go through all of them.
+        let by = self.index.as_ref().filter(|_| way == Way::Index);
+        let by = by.map(|index| format!(" INDEXED BY {}", index.name)).unwrap_or_default();
+        let concept = format!("concept = {}", quoted(self.concept.id()));
+        let mut sql = format!("entity{by} WHERE {concept}");
+        let is_told =
+            |narrow: &&Narrow| way != Way::Walk || narrow.want.is_one() || narrow.column.sql == "id";
+        for narrow in self.narrows.iter().filter(is_told) {
+            sql.push_str(&format!(" AND {}", narrow.sql(&concept, bind)));
+        }
+        if let Some(space) = &self.space {
+            sql.push_str(&format!(" AND space = {}", bind(Sql::Text(space.clone()))));
+        }
+        sql
+    }
+
+    /// Fields that the tests read.
+    fn fields_read(&self) -> impl Iterator<Item = String> + '_ {
+        let reads = self.tests.iter().flat_map(Expr::reads);
+        let of_row = reads.filter(|read| matches!(NAMES[read.root], "payload" | "fields"));
+        of_row.filter_map(|read| Some(format!("payload.{}", read.field.as_ref()?)))
     }
 
     /// What holds of every row behind this one: it goes on in one key, and agrees in those before it.
@@ -205,47 +246,42 @@ impl Find {
     }
 }
 
-impl Order {
-    fn sql(&self) -> String {
-        format!("{}{}", self.by, if self.descending { " DESC" } else { "" })
+impl Narrow {
+    /// `concept` is what holds of the whole search: each side of an alternative must say it to be served by an index over the
+    /// rows of one concept.
+    fn sql(&self, concept: &str, bind: &mut impl FnMut(Sql) -> String) -> String {
+        let by = &self.column.sql;
+        match &self.want {
+            Want::OneOf(values) => {
+                let bound: Vec<String> = values
+                    .iter()
+                    .filter(|value| **value != Sql::Null)
+                    .map(|value| bind(value.clone()))
+                    .collect();
+                let is_one = match bound.as_slice() {
+                    [one] => format!("{by} = {one}"),
+                    many => format!("{by} IN ({})", many.join(", ")),
+                };
+                match (values.contains(&Sql::Null), bound.is_empty()) {
+                    (false, _) => is_one,
+                    (true, true) => format!("{by} IS NULL"),
+                    (true, false) => format!("({concept} AND {by} IS NULL OR {concept} AND {is_one})"),
+                }
+            }
+            Want::Between(low, high) => {
+                let low = low.iter().map(|(at, is_wanted)| (if *is_wanted { ">=" } else { ">" }, at));
+                let high = high.iter().map(|(at, is_wanted)| (if *is_wanted { "<=" } else { "<" }, at));
+                let sides: Vec<String> =
+                    low.chain(high).map(|(sign, at)| format!("{by} {sign} {}", bind(at.clone()))).collect();
+                sides.join(" AND ")
+            }
+        }
     }
 }
 
-impl After {
-    /// As text that a client gives back unread.
-    pub fn to_cursor(&self) -> String {
-        let key = |key: &Sql| match key {
-            Sql::Integer(n) => (*n).into(),
-            // Its bits: digits would not come back exactly.
-            Sql::Real(n) => serde_json::json!({ "bits": n.to_bits() }),
-            Sql::Text(text) => text.clone().into(),
-            Sql::Null | Sql::Blob(_) => Value::Null,
-        };
-        let keys: Vec<Value> = self.keys.iter().map(key).collect();
-        let text = serde_json::json!([keys, self.id, self.space]).to_string();
-        // In letters that stand in an address as they are.
-        let letters = base64::encode(text.as_bytes()).replace('+', "-").replace('/', "_");
-        letters.trim_end_matches('=').to_owned()
-    }
-
-    /// `None` for what was not made by [`After::to_cursor`].
-    pub fn parse(cursor: &str) -> Option<After> {
-        // Those of before were the text itself.
-        let text = match cursor.starts_with('[') {
-            true => cursor.to_owned(),
-            false => {
-                let letters = cursor.replace('-', "+").replace('_', "/");
-                String::from_utf8(base64::decode_loosely(&letters)?).ok()?
-            }
-        };
-        let (keys, id, space): (Vec<Value>, String, String) = serde_json::from_str(&text).ok()?;
-        let key = |key: &Value| match key {
-            Value::Null => Some(Sql::Null),
-            Value::String(text) => Some(Sql::Text(text.clone())),
-            Value::Number(n) => n.as_i64().map(Sql::Integer),
-            other => other["bits"].as_u64().map(|bits| Sql::Real(f64::from_bits(bits))),
-        };
-        Some(After { keys: keys.iter().map(key).collect::<Option<_>>()?, id, space })
+impl Order {
+    fn sql(&self) -> String {
+        format!("{}{}", self.by, if self.descending { " DESC" } else { "" })
     }
 }
 
@@ -258,21 +294,6 @@ pub fn shape(fields: &[ShapeField], concept: &Concept) -> Result<Vec<(String, Ex
     fields.iter().map(one).collect()
 }
 
-/// What the index of a query is over: fields that it compares with something known, then the keys of its sort.
-pub fn indexed(query: &Query, concept: &Concept) -> Vec<String> {
-    let tests = query.filter.iter().filter(|conjunct| conjunct.when.is_none());
-    let mut at: Vec<String> = tests
-        .flat_map(|conjunct| parts(&conjunct.test.0))
-        .filter_map(|text| Some(equality(text)?.0))
-        .collect();
-    at.sort();
-    at.dedup();
-    let mut columns: Vec<String> =
-        at.iter().map(|at| format!("json_extract(fields, {})", json_path(at))).collect();
-    columns.extend(query.sort.iter().filter_map(|sort| Some(order(sort, concept).ok()?.sql())));
-    columns
-}
-
 /// Paths that are declared to be instants or durations.
 #[derive(Default)]
 struct Timed {
@@ -281,6 +302,17 @@ struct Timed {
 }
 
 impl Timed {
+    /// Those of a row, and the arguments of the query.
+    fn of(query: &Query, concept: &Concept) -> Timed {
+        let args = |of: Type| {
+            let of_type = query.args.iter().filter(move |arg| arg.of == of);
+            of_type.map(|arg| format!("args.{}", arg.name)).collect()
+        };
+        let mut timed = Timed { instants: args(Type::Timestamp), lengths: args(Type::Duration) };
+        timed.add(concept);
+        timed
+    }
+
     /// Every name under which those of a row are read.
     fn add(&mut self, concept: &Concept) {
         self.instants.extend(["createdAt", "updatedAt"].map(str::to_owned));
@@ -327,95 +359,6 @@ fn with_roots<T>(row: &Row, asked: &Asked, run: impl FnOnce(&[Val<'_>]) -> T) ->
     ])
 }
 
-/// The other side of an equality, as far as it can be known without a row.
-enum Side<'a> {
-    Arg(&'a str),
-    Actor,
-    UserId,
-    Literal(Value),
-}
-
-impl Side<'_> {
-    /// Only what an index finds exactly: a missing field equals `""`, and that is no value in an index.
-    fn value(&self, asked: &Asked) -> Option<Value> {
-        let value = match self {
-            Side::Arg(name) => asked.args.get(name).cloned()?,
-            Side::Actor => asked.actor.clone().into(),
-            Side::UserId => asked.actor.strip_prefix("user:").unwrap_or(&asked.actor).into(),
-            Side::Literal(value) => value.clone(),
-        };
-        match &value {
-            Value::String(text) if !text.is_empty() => Some(value),
-            Value::Number(_) | Value::Bool(_) => Some(value),
-            _ => None,
-        }
-    }
-}
-
-/// The parts of `a && b && c`; an expression with an `||` or `?` is one part.
-fn parts(text: &str) -> Vec<&str> {
-    let whole = text.contains("||") || text.contains('?') || text.contains('(') || text.contains('{');
-    if whole || text.matches('"').count() % 2 == 1 || text.contains('\\') {
-        return vec![text];
-    }
-    let (mut parts, mut begin, mut inside) = (Vec::new(), 0, None);
-    let bytes = text.as_bytes();
-    for (i, byte) in bytes.iter().enumerate() {
-        match (byte, inside) {
-            (b'"' | b'\'', None) => inside = Some(*byte),
-            (byte, Some(quote)) if *byte == quote => inside = None,
-            (b'&', None) if bytes.get(i + 1) == Some(&b'&') => {
-                parts.push(text[begin..i].trim());
-                begin = i + 2;
-            }
-            _ => {}
-        }
-    }
-    parts.push(text[begin..].trim());
-    parts
-}
-
-/// Reads `payload.<path> == <something known>`, and nothing more complicated than that.
-fn equality(text: &str) -> Option<(String, Side<'_>)> {
-    let (left, right) = text.split_once("==")?;
-    let path = left.trim().strip_prefix("payload.").or_else(|| left.trim().strip_prefix("fields."))?;
-    let word = |text: &str| {
-        let mut chars = text.chars();
-        chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-            && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    if !path.split('.').all(word) {
-        return None;
-    }
-    let pointer: String = path.split('.').map(|step| format!("/{}", token(step))).collect();
-    let right = right.trim();
-    let side = match right.strip_prefix("args.") {
-        Some(name) if word(name) => Side::Arg(name),
-        Some(_) => return None,
-        None if right == "actor" => Side::Actor,
-        None if right == "actor.userId" => Side::UserId,
-        None => Side::Literal(literal(right)?),
-    };
-    Some((pointer, side))
-}
-
-fn literal(text: &str) -> Option<Value> {
-    let inner = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
-    match inner {
-        Some(inner) if !inner.contains(['\'', '\\']) => Some(inner.into()),
-        Some(_) => None,
-        None => {
-            let json: Option<Value> = serde_json::from_str(text).ok();
-            // `5m` stands for itself here: what it is compared with says what it means.
-            let length = || {
-                let is_one = text.starts_with(|c: char| c.is_ascii_digit()) && parse_duration(text).is_some();
-                is_one.then(|| text.into())
-            };
-            json.or_else(length).filter(|value| !value.is_object() && !value.is_array())
-        }
-    }
-}
-
 fn order(sort: &Sort, concept: &Concept) -> Result<Order, Problem> {
     let by = match sort.field.as_str() {
         "id" => "id".to_owned(),
@@ -441,17 +384,6 @@ fn order(sort: &Sort, concept: &Concept) -> Result<Order, Problem> {
 /// A text as an SQL literal; an index over the rows of one concept is only found by a literal.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
-}
-
-fn sql_value(value: &Value) -> Sql {
-    match value {
-        Value::Bool(yes) => Sql::Integer((*yes).into()),
-        Value::Number(number) => {
-            number.as_i64().map_or_else(|| Sql::Real(number.as_f64().unwrap_or(0.0)), Sql::Integer)
-        }
-        Value::String(text) => Sql::Text(text.clone()),
-        _ => Sql::Null,
-    }
 }
 
 #[cfg(test)]
@@ -482,24 +414,6 @@ mod tests {
         ] {
             let test = Expr::compile(test, &ROOTS).unwrap();
             assert!(with_roots(&row, &asked, |roots| test.test(roots).unwrap()), "{test:?}");
-        }
-    }
-
-    #[test]
-    fn only_plain_equalities_are_left_to_an_index() {
-        let found =
-            |text: &str| parts(text).into_iter().filter_map(equality).map(|(at, _)| at).collect::<Vec<_>>();
-        assert_eq!(found(r#"payload.a == "x" && payload.b.c == args.n"#), ["/a", "/b/c"]);
-        assert_eq!(found(r#"payload.a == 'x' && payload.n > 1"#), ["/a"]);
-        for other in [
-            r#"payload.a == "x" || payload.b == 1"#,
-            "payload.a == payload.b",
-            "payload.a == args.x + 1",
-            "payload.a != 1",
-            "(payload.a == 1)",
-            r#"payload.a == "x && payload.b == 1"#,
-        ] {
-            assert_eq!(found(other), Vec::<String>::new(), "{other}");
         }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::{Result, State};
 use crate::apply::Place;
 use crate::entity::catalog::Entry;
-use crate::entity::find::{indexed, quoted};
+use crate::entity::find::{Index, quoted};
 use crate::entity::{Catalog, Row};
 use at_hand::Columns;
 
@@ -98,27 +98,20 @@ impl State {
 
     /// Makes the indexes that declared queries and unique fields want, and drops those nobody wants any more. They are
     /// no part of what the state says.
-    fn index(&mut self) -> Result<()> {
+    pub(super) fn index(&mut self) -> Result<()> {
         let mut wanted: BTreeMap<String, String> = BTreeMap::new();
-        let mut want = |concept: &str, columns: &[String]| {
-            if columns.is_empty() {
-                return;
-            }
-            let columns = columns.join(", ");
-            let on = format!("entity ({columns}, id, space) WHERE concept = {}", quoted(concept));
-            let hash =
-                model::id::hex(&model::json::canonical_hash([serde_json::json!(on).to_string().as_str()]));
-            wanted.insert(format!("entity_by_{}", &hash[..16]), on);
-        };
+        let mut want = |index: Index| wanted.insert(index.name, index.on);
         for concept in self.catalog.concepts() {
             let by = |at: &String| format!("json_extract(fields, {})", json_path(at));
-            concept.unique.iter().for_each(|at| want(concept.id(), &[by(at)]));
+            for at in &concept.unique {
+                want(Index::over(concept.id(), &[by(at)]));
+            }
         }
         for (_, entry) in self.catalog.entries() {
             if let Definition::Query(query) = entry.definition.as_ref()
                 && let Ok(concept) = self.catalog.concept(&query.concept)
             {
-                want(concept.id(), &indexed(query, concept));
+                Index::of(query, concept).map(&mut want);
             }
         }
         let mut read = self

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::temp::Bench;
 
 mod definitions;
+mod narrowing;
 mod owners;
 mod queries;
 mod rebuild;

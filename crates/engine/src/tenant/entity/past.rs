@@ -28,9 +28,9 @@ impl Tenant {
         let fault = |err: rusqlite::Error| broken(Fault(err));
         // The rows before the changes: one that changes in between is then among both, and the change decides.
         self.with_rows(&find.concept, |db| {
-            let statement = find.statement(None);
-            let mut read = db.prepare_cached(&statement.sql).map_err(fault)?;
-            let mut rows = read.query(params_from_iter(statement.params)).map_err(fault)?;
+            let way = find.way(db, usize::MAX, 0).map_err(fault)?;
+            let (mut read, params) = find.prepare(db, None, way).map_err(fault)?;
+            let mut rows = read.query(params_from_iter(params)).map_err(fault)?;
             while let Some(row) = rows.next().map_err(fault)? {
                 let row = row_of(row).map_err(fault)?;
                 if moment.includes(row.version, row.updated_at) {

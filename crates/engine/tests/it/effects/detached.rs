@@ -67,6 +67,8 @@ async fn a_query_that_is_not_detached_is_cut_off_inside_the_run() {
     assert!(emitted(&rig, "out.done").is_empty() && all(&rig).is_empty());
     let (runs, _) = rig.tenant.runs(&Default::default()).unwrap();
     assert_eq!(runs[0]["error"]["code"], "query.too_slow", "{runs:?}");
+    let message = runs[0]["error"]["message"].as_str().unwrap();
+    assert!(message.ends_with("its index over \"payload.n\" leaves that many"), "{message}");
 }
 
 #[tokio::test]

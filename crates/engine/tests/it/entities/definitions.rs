@@ -71,6 +71,23 @@ async fn additive_changes_apply_and_breaking_ones_count_their_rows() {
 }
 
 #[tokio::test]
+async fn a_text_becomes_an_instant_or_a_duration_only_in_the_form_that_rows_have() {
+    let bench = declared(vec![system()]).await;
+    let with = |at: Type, length: Type| {
+        move |concept: &mut Concept| concept.fields.extend([field("at", at), field("length", length)])
+    };
+    apply(&bench, with(Type::String, Type::Any)).await.unwrap();
+    put(&bench.tenant, "a", json!({"at": "2026-01-31T02:00:00+02:00"})).await.unwrap();
+    put(&bench.tenant, "b", json!({"at": "2026-01-31T00:00:00Z", "length": "5m"})).await.unwrap();
+    let refused = apply(&bench, with(Type::Timestamp, Type::Duration)).await.unwrap_err();
+    assert_eq!((refused.code(), &refused.to_json()["rows"]), (Code::DefinitionBreaking, &json!(2)));
+    assert!(refused.detail().contains("must be written \"2026-01-31T00:00:00Z\""), "{refused}");
+    super::patch(&bench.tenant, "a", json!({"at": "2026-01-31T00:00:00Z"})).await.unwrap();
+    super::patch(&bench.tenant, "b", json!({"length": 300})).await.unwrap();
+    apply(&bench, with(Type::Timestamp, Type::Duration)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_ledger_without_definitions_stays_of_its_format() {
     let bench = Bench::new();
     bench.publish("a", 1).await;

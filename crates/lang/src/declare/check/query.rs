@@ -1,7 +1,7 @@
 //! Checks queries, and says when one must look at every row of many.
 
 use model::Code;
-use model::definition::{self, AsOf, Conjunct, Expr, Kind, Sort};
+use model::definition::{self, AsOf, Concept, Conjunct, Expr, Kind, Sort, Type};
 
 use super::concept::INTRINSIC;
 use super::expr::field_at;
@@ -9,7 +9,7 @@ use super::{Checker, ROWS_MANY, Rows};
 use crate::declare::finding::{fault, suggest};
 use crate::declare::tree::{self, Body, Item, Word};
 use crate::declare::walk::path;
-use crate::expr::ast::{Kind as NodeKind, Node, Op};
+use crate::expr::ast::{Kind as NodeKind, Literal, Node, Op};
 
 const NOTES: [&str; 4] = ["public", "cache", "requiresCapability", "requiresRank"];
 
@@ -21,6 +21,7 @@ impl Checker<'_> {
         let mut filter = Vec::new();
         for node in &query.filter {
             let node = &super::expr::row_test(node);
+            self.masked(node, &concept);
             self.conjuncts(node, &concept, &args, &mut filter);
         }
         let sort = query.sort.iter().filter_map(|(field, down)| self.sort(field, *down, &concept)).collect();
@@ -90,6 +91,30 @@ impl Checker<'_> {
         }
     }
 
+    /// Warns of a test that reads a secret: it stands in the row as its mask. Whether there is one can be told.
+    fn masked(&mut self, node: &Node, concept: &str) {
+        if let NodeKind::Binary { op, left, right } = &node.kind
+            && compares(*op)
+            && let Some(declared) = self.names.concepts.get(concept)
+        {
+            let nothing = |node: &Node| match &node.kind {
+                NodeKind::Literal(Literal::Text(text)) => text.is_empty(),
+                NodeKind::Literal(literal) => *literal == Literal::Null,
+                _ => false,
+            };
+            let sides = [(left, right), (right, left)];
+            let found = sides.into_iter().find(|(side, other)| is_secret(side, declared) && !nothing(other));
+            if let Some((side, _)) = found {
+                let what = "a secret is compared, and a filter sees only its mask \"***\"";
+                let hint = "compare another field, or test with == \"\" that there is none";
+                self.warn(fault(Code::DefinitionSecret, side.span, what).hint(hint));
+            }
+        }
+        let mut below = Vec::new();
+        crate::declare::walk::children(node, &mut |child| below.push(child));
+        below.into_iter().for_each(|child| self.masked(child, concept));
+    }
+
     /// Fields by their path, with or without `payload.`; intrinsics by their names.
     fn sort(&mut self, field: &Word, descending: bool, concept: &str) -> Option<Sort> {
         let concept = self.names.concepts.get(concept)?.clone();
@@ -122,8 +147,10 @@ impl Checker<'_> {
                 let Some(made) = made else { continue };
                 let Some(concept) = self.names.concepts.get(&made.concept) else { continue };
                 let many = rows.get(&concept.id).is_some_and(|rows| *rows > ROWS_MANY);
-                let sorted = made.paginate.is_some() && !made.sort.is_empty();
-                if !(concept.large || many) || sorted || made.filter.iter().any(can_use_index) {
+                // By its index, or by id, it stops where the page is full.
+                let sorted = made.paginate.is_some() && (!made.sort.is_empty() || made.filter.is_empty());
+                let serves = |part: &Conjunct| can_use_index(part, concept, &made.args);
+                if !(concept.large || many) || sorted || made.filter.iter().any(serves) {
                     continue;
                 }
                 let what = format!("the query {:?} must look at every row of {:?}", made.name, concept.id);
@@ -136,34 +163,85 @@ impl Checker<'_> {
     }
 }
 
-/// A test that always applies, of a field or the id against something that is not of the row.
-fn can_use_index(part: &Conjunct) -> bool {
+/// A test that always applies, of a field or the id against something that is known without the row. What the engine
+/// understands of a filter (`entity/find/narrow.rs` there) is no more than this, and its tests hold the two together.
+fn can_use_index(part: &Conjunct, concept: &Concept, args: &[definition::Field]) -> bool {
     let Expr(text) = &part.test;
-    if part.when.is_some() {
+    if part.when.is_some() || text.contains(['\\', '`']) {
         return false;
     }
     let Ok(node) = crate::expr::parse(text) else { return false };
     let NodeKind::Binary { op, left, right } = &node.kind else { return false };
-    let ordered = matches!(op, Op::Equal | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual);
-    if !ordered && *op != Op::In {
+    if !compares(*op) || matches!(op, Op::Unequal | Op::NotIn) {
         return false;
     }
-    let of_row = |node: &Node| {
-        path(node).is_some_and(|names| match names.as_slice() {
-            [root, _, ..] => *root == "payload",
-            [one] => matches!(*one, "id" | "createdAt" | "updatedAt" | "createdBy"),
-            [] => false,
-        })
+    let serves = |column: &Node, known: &Node| {
+        column_type(column, concept)
+            .is_some_and(|of| is_known(known, false) && !is_read_anew(known, args, &of))
     };
-    let outside = |node: &Node| !mentions_row(node);
-    (of_row(left) && outside(right)) || (ordered && of_row(right) && outside(left))
+    serves(left, right) || (*op != Op::In && serves(right, left))
 }
 
-fn mentions_row(node: &Node) -> bool {
-    if let Some(names) = path(node) {
-        return INTRINSIC.contains(&names[0]);
+fn compares(op: Op) -> bool {
+    let ordered = matches!(op, Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual);
+    ordered || matches!(op, Op::Equal | Op::Unequal | Op::In | Op::NotIn)
+}
+
+/// What an index can be over, and what that is declared to be.
+fn column_type(node: &Node, concept: &Concept) -> Option<Option<Type>> {
+    match path(node)?.as_slice() {
+        ["payload" | "fields", names @ ..] if !names.is_empty() => {
+            let is_word = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let path: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            names.iter().all(is_word).then(|| field_at(concept, &path).ok().flatten())
+        }
+        ["createdAt" | "updatedAt"] => Some(Some(Type::Timestamp)),
+        ["id" | "createdBy"] => Some(None),
+        _ => None,
     }
-    let mut found = false;
-    crate::declare::walk::children(node, &mut |child| found |= mentions_row(child));
-    found
+}
+
+/// Literals, arguments, who asks and when, lists of them and one step of arithmetic.
+fn is_known(node: &Node, inside: bool) -> bool {
+    match &node.kind {
+        NodeKind::Literal(literal) => !matches!(literal, Literal::Bytes(_)),
+        NodeKind::List(items) => items.iter().all(|item| is_known(item, inside)),
+        NodeKind::Negate(of) => is_known(of, true),
+        NodeKind::Index { of, at } => is_known(of, true) && is_known(at, true),
+        NodeKind::Binary { op, left, right } => {
+            let counts = matches!(op, Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::Remainder);
+            counts && !inside && is_known(left, true) && is_known(right, true)
+        }
+        _ => path(node).is_some_and(|names| matches!(names[0], "args" | "actor" | "now")),
+    }
+}
+
+/// Beside an argument that is declared to be an instant or a duration, a field that is not is read as one row by row.
+fn is_read_anew(known: &Node, args: &[definition::Field], of: &Option<Type>) -> bool {
+    let names = path(known).unwrap_or_default();
+    let ["args", name] = names.as_slice() else { return false };
+    let arg = args.iter().find(|arg| arg.name == *name).map(|arg| &arg.of);
+    arg.is_some_and(|arg| matches!(arg, Type::Timestamp | Type::Duration) && of.as_ref() != Some(arg))
+}
+
+/// A path that ends at a secret or goes through one.
+fn is_secret(node: &Node, concept: &Concept) -> bool {
+    let Some(names) = path(node) else { return false };
+    let names = match names.as_slice() {
+        ["payload" | "fields", below @ ..] => below,
+        [first, ..] if INTRINSIC.contains(first) => return false,
+        bare => bare,
+    };
+    let mut fields = concept.fields.as_slice();
+    for name in names {
+        let Some(field) = fields.iter().find(|field| field.name == *name) else { return false };
+        if field.secret {
+            return true;
+        }
+        fields = match &field.of {
+            Type::Object(inner) => inner,
+            _ => &[],
+        };
+    }
+    false
 }
