@@ -212,7 +212,8 @@ fn is_known(node: &Node, inside: bool) -> bool {
             let counts = matches!(op, Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::Remainder);
             counts && !inside && is_known(left, true) && is_known(right, true)
         }
-        _ => path(node).is_some_and(|names| matches!(names[0], "args" | "actor" | "now")),
+        // A name that is not known at all is an error already.
+        _ => path(node).is_some_and(|names| !INTRINSIC.contains(&names[0]) && names[0] != "fields"),
     }
 }
 
