@@ -218,18 +218,19 @@ fn due(calendar: &Calendar, trigger: &Trigger, from: Timestamp, now: Timestamp) 
     Due { first: from, last, count }
 }
 
-/// Due instants that only waited for the jitter of the first of them: they are as much on time as that.
+/// Due instants of a schedule with jitter whose first is on time: they waited for it, and are as much on time.
 fn held_up(
     calendar: &Calendar,
     trigger: &Trigger,
     due: &Due,
     now: Timestamp,
 ) -> impl Iterator<Item = Timestamp> {
-    let first = calendar.next_after(due.first).filter(|_| !spread(&trigger.definition.on).is_zero());
-    let until = first.map(|first| fires_at(trigger, first)).filter(|until| until.plus(ON_TIME) > now);
+    let on_time = |first: &Timestamp| fires_at(trigger, *first).plus(ON_TIME) > now;
+    let jittered = !spread(&trigger.definition.on).is_zero();
+    let first = calendar.next_after(due.first).filter(|first| jittered && on_time(first));
     let last = due.last;
-    let held = move |at: &Timestamp| Some(*at) <= last && Some(fires_at(trigger, *at)) <= until;
-    std::iter::successors(first, |at| calendar.next_after(*at)).take_while(held).take(ALL_MAX as usize)
+    let all = std::iter::successors(first, |at| calendar.next_after(*at));
+    all.take_while(move |at| Some(*at) <= last).take(ALL_MAX as usize)
 }
 
 /// Instants with one fate: after the one, up to the other.

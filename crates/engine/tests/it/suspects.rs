@@ -103,7 +103,8 @@ async fn a_poison_event_is_found_though_each_crash_is_followed_by_a_clean_stop()
     let mut lives = 0;
     while rig.dead("g").is_empty() && lives < 20 {
         rig.tenant.pull("g", 1, Duration::ZERO).await.unwrap();
-        rig.crash();
+        rig.disk.kill();
+        rig.open_again();
         // Somebody looks, as a command of the shell does.
         rig.tenant.close_now().unwrap();
         rig.open_again();
