@@ -37,7 +37,6 @@ use serde_json::Value;
 
 pub use check::{check_default_space, check_topic_of};
 pub use draft::{ARRAY_BYTES_MAX, ARRAY_MAX, Draft};
-pub(crate) use read::distance;
 pub use redact::check_redacted;
 
 use crate::authority::Sight;

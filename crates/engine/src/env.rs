@@ -251,7 +251,7 @@ impl Env {
                 EntityRef::All { .. } => self.all_rows(state, concept, slot)?,
             }
         }
-        if refs.indeterminate || refs.anything {
+        if refs.may_read_any_row() {
             for concept in state.catalog.concepts() {
                 let mut rows = Map::new();
                 self.all_rows(state, concept, &mut rows)?;

@@ -11,6 +11,7 @@ mod taken;
 
 use std::collections::BTreeMap;
 
+use model::definition::Field;
 use model::event::{Band, Event};
 use model::record::{How, Reason, RunStarted, Status};
 use model::{Position, Timestamp};
@@ -234,6 +235,9 @@ pub enum WaitKind {
         to: Value,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         options: Vec<Value>,
+        /// What an answer has; one that does not is refused.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        form: Vec<Field>,
         #[serde(default)]
         approve: bool,
     },

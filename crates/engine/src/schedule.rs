@@ -141,25 +141,6 @@ fn catch_up(trigger: &definition::Trigger) -> CatchUp {
     }
 }
 
-/// The next `count` instants of every schedule of an automation.
-pub fn preview(automation: &Automation, now: Timestamp, count: usize) -> Vec<Timestamp> {
-    let mut all = Vec::new();
-    for calendar in automation.triggers.iter().filter_map(|trigger| trigger.calendar.as_ref()) {
-        let mut at = now;
-        while let Some(next) = calendar.next_after(at).filter(|_| all.len() < 64 * count.max(1)) {
-            all.push(next);
-            at = next;
-            if all.len() % count.max(1) == 0 {
-                break;
-            }
-        }
-    }
-    all.sort_unstable();
-    all.dedup();
-    all.truncate(count);
-    all
-}
-
 /// Gives every instant of a schedule that is due by now its outcome.
 pub fn fire(draft: &mut Draft<'_>, name: &str, trigger_id: &str) -> Result<()> {
     let Some(automation) = draft.state.catalog.automations.get(name).cloned() else { return Ok(()) };

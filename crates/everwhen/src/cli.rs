@@ -14,7 +14,7 @@ use crate::commands::{
     publish, push, query, replay, restore, runs, salvage, schema, secret, serve, simulate, space,
     subscriptions, tail, tasks, tenants, test, tokens, r#try, verify,
 };
-use crate::config::edits;
+use model::suggest::distance;
 
 /// A durable event ledger that acts.
 #[derive(Parser)]
@@ -213,7 +213,7 @@ fn misspelt(error: &clap::Error, words: &[String]) -> Option<String> {
     let tree = tree();
     let (command, path) = meant(&tree, words);
     let flags = command.get_arguments().chain(tree.get_arguments()).filter_map(clap::Arg::get_long);
-    let near = flags.map(|flag| (edits(given, flag), flag)).min().filter(|(edits, _)| *edits <= 2);
+    let near = flags.map(|flag| (distance(given, flag), flag)).min().filter(|(edits, _)| *edits <= 2);
     Some(match near {
         Some((_, flag)) => format!("did you mean \"--{flag}\"?"),
         None => format!("{path} --help lists the flags"),

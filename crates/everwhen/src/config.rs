@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use engine::effect::guard::Guard;
 use engine::settings::{Effects, Quota, Settings, Switches};
+use model::suggest::distance;
 use model::{Code, Problem};
 
 mod rules;
@@ -11,7 +12,6 @@ pub mod shown;
 #[cfg(test)]
 mod tests;
 mod written;
-pub use written::edits;
 
 use written::{Said, Source, Table};
 
@@ -300,9 +300,9 @@ pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Proble
         else {
             continue;
         };
-        let Some(nearest) = known.iter().min_by_key(|key| edits(given, key)) else { continue };
+        let Some(nearest) = known.iter().min_by_key(|key| distance(given, key)) else { continue };
         let ours = sections[..7].iter().any(|section| given.starts_with(&format!("{section}_")));
-        if ours || edits(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
+        if ours || distance(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
             return Err(Problem::new(Code::ConfigUnknownKey, format!("unknown variable \"{name}\""))
                 .hint(format!("did you mean \"EVERWHEN_{nearest}\"?"))
                 .with("variable", name));

@@ -10,6 +10,7 @@ pub mod id;
 pub mod json;
 pub mod problem;
 pub mod record;
+pub mod suggest;
 pub mod time;
 pub mod topic;
 pub mod wildcard;

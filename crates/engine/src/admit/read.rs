@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::event::{Band, Subject};
 use model::json::{self, Field};
+use model::suggest::nearest;
 use model::time::parse_duration;
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::value::RawValue;
@@ -119,7 +120,7 @@ pub(super) fn wrong(name: &str, value: &str, wanted: &str) -> Problem {
 
 /// A field nobody knows, with the nearest one that is known.
 pub(super) fn unknown(name: &str, known: &[&str]) -> Problem {
-    let hint = match nearest(name, known) {
+    let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean \"{near}\"? what is your own goes into \"ext\" or \"payload\""),
         None => format!("known are {}; what is your own goes into \"ext\" or \"payload\"", known.join(", ")),
     };
@@ -130,29 +131,4 @@ pub(super) fn unknown(name: &str, known: &[&str]) -> Problem {
 /// The pointer of a field.
 pub(super) fn at(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
-}
-
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let limit = 1 + name.chars().count() / 4;
-    known
-        .iter()
-        .map(|word| (distance(name, word), *word))
-        .filter(|(d, _)| *d <= limit)
-        .min()
-        .map(|(_, word)| word)
-}
-
-/// Levenshtein's, over characters; names are short.
-pub(crate) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(40).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

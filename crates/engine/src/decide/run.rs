@@ -3,6 +3,7 @@
 //! These fold as they go ([`Draft`]); each refuses before its first record, or not at all.
 
 mod again;
+mod answer;
 mod logic;
 mod refused;
 
@@ -22,7 +23,7 @@ use crate::draft::Draft;
 use crate::faults::planted;
 use crate::gate::mode;
 use crate::route::{self, start, wake_due};
-use crate::run::{Wait, WaitKind, approval};
+use crate::run::{Wait, WaitKind};
 use crate::schedule;
 use crate::state::State;
 use crate::state::run::{DRAINING, Timer};
@@ -83,7 +84,7 @@ pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refu
             }
             Ok(done(draft))
         }
-        RunCommand::Answer { run, wait, value, actor } => answer(draft, &run, wait, value, &actor),
+        RunCommand::Answer { run, wait, value, actor } => answer::answer(draft, &run, wait, value, &actor),
         RunCommand::EffectDone { run, wait, how, value } => {
             let in_time = effect::done(draft, (run, wait), how, value)?;
             Ok(Answer::Output(in_time.into()))
@@ -144,60 +145,6 @@ fn known(draft: &Draft<'_>, run: &str) -> Result<Position, Problem> {
         Problem::new(Code::RunNotFound, format!("no run \"{run}\" is in progress"))
             .hint("`everwhen runs list` shows runs; one that has ended cannot be changed")
     })
-}
-
-/// The first answer wins; who may answer is written in the question.
-fn answer(
-    draft: &mut Draft<'_>,
-    run: &str,
-    number: u32,
-    value: Value,
-    actor: &str,
-) -> Result<Answer, Refusal> {
-    let position = known(draft, run)?;
-    let live = draft.state.run(position)?;
-    let wait = live.as_ref().and_then(|live| live.wait(number));
-    if wait.is_none() && live.as_ref().is_some_and(|live| (1..=live.walk.waited).contains(&number)) {
-        let detail = format!("\"{run}.{number}\" is not open any more, its run went on");
-        return Err(Problem::new(Code::WaitAnswered, detail).into());
-    }
-    let Some(WaitKind::Ask { to, options, approve, .. }) = wait.map(|wait| &wait.kind) else {
-        return Err(Problem::new(Code::NotFound, format!("\"{run}.{number}\" is no open question"))
-            .hint("`everwhen waits list --kind ask` shows what is open")
-            .into());
-    };
-    if wait.is_some_and(|wait| wait.ended.is_some()) {
-        return Err(
-            Problem::new(Code::WaitAnswered, format!("\"{run}.{number}\" was answered before")).into()
-        );
-    }
-    if !may_answer(to, actor) {
-        return Err(Problem::new(Code::AuthDenied, format!("{actor} was not asked"))
-            .hint(format!("asked was: {to}"))
-            .into());
-    }
-    if !options.is_empty() && !options.contains(&value) {
-        let detail = format!("{value} is none of the answers that may be given");
-        let hint = options.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
-        return Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value").into());
-    }
-    if *approve && options.is_empty() && approval(&value).is_none() {
-        let detail = format!("{value} neither approves nor rejects");
-        let hint = "true or false, yes or no, approve or reject; with a form {\"approved\": true, …}";
-        return Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value").into());
-    }
-    route::answer_wait(draft, (position, number), actor, value)?;
-    Ok(done(draft))
-}
-
-fn may_answer(to: &Value, actor: &str) -> bool {
-    let name = actor.split_once(':').map_or(actor, |(_, name)| name);
-    match to {
-        Value::Null => true,
-        Value::String(who) => who == actor || who == name || who == "*",
-        Value::Array(several) => several.iter().any(|who| may_answer(who, actor)),
-        _ => false,
-    }
 }
 
 fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refusal> {

@@ -420,13 +420,16 @@ fn wait_json(run: &Run, wait: &Wait) -> Value {
                 value["quarantined"] = json!({"crashes": request.crashes});
             }
         }
-        WaitKind::Ask { question, to, options, .. } => {
+        WaitKind::Ask { question, to, options, form, .. } => {
             value["question"] = question.clone();
             if !to.is_null() {
                 value["to"] = to.clone();
             }
             if !options.is_empty() {
                 value["options"] = json!(options);
+            }
+            if !form.is_empty() {
+                value["form"] = json!(form);
             }
         }
         _ => {}

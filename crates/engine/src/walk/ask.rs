@@ -19,6 +19,7 @@ impl Walk<'_, '_> {
             question: self.env.input(self.draft.state, &ask.question)?,
             to: self.optional(ask.to.as_ref())?,
             options: ask.options.clone(),
+            form: ask.form.clone(),
             approve: ask.approve,
         };
         let timeout = ask.timeout.as_ref().or(step.timeout.as_ref());

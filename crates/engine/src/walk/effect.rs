@@ -79,6 +79,7 @@ impl Walk<'_, '_> {
             question: question.into(),
             to: Value::Null,
             options: ANSWERS.map(Value::from).to_vec(),
+            form: Vec::new(),
             approve: false,
         };
         let number = self.wait(path, kind, None, Map::new());

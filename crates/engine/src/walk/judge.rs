@@ -148,7 +148,8 @@ fn is_of_schedule(run: &Run, automation: &Automation) -> bool {
 /// A one-shot whose last instant has passed.
 fn is_over(draft: &Draft<'_>, run: &Run, automation: &Automation) -> bool {
     let only = automation.triggers.iter().all(|trigger| matches!(trigger.definition.on, TriggerKind::At(_)));
-    only && is_one_shot(run, automation) && crate::schedule::preview(automation, draft.now, 1).is_empty()
+    let mut calendars = automation.triggers.iter().filter_map(|trigger| trigger.calendar.as_ref());
+    only && is_one_shot(run, automation) && calendars.all(|calendar| calendar.next_after(draft.now).is_none())
 }
 
 /// It says something that cannot be, whatever comes. Arguments are computed from what came.

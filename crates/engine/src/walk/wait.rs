@@ -153,7 +153,7 @@ impl Walk<'_, '_> {
         let kind = WaitKind::Until {
             condition: until.condition.clone(),
             refs: rows_of(self.draft.state, &self.env.entities(self.draft.state, &refs)),
-            indeterminate: refs.indeterminate || refs.anything,
+            indeterminate: refs.may_read_any_row(),
             recheck: refs.now.then(|| condition::next_try(&self.env, self.draft.state, &until.condition)),
         };
         let env = self.env.snapshot(&refs);
@@ -184,7 +184,7 @@ impl Walk<'_, '_> {
         let (floor, _) = self.run.walk.taken_by(path);
         let after = if looks_back { floor.max(self.run.occurrence.position) } else { self.draft.next() };
         let far = looks_back && self.draft.has_past() && self.draft.next() > after + NEAR;
-        let looking = far && refs.entities.is_empty() && !refs.indeterminate && !refs.anything;
+        let looking = far && refs.entities.is_empty() && !refs.may_read_any_row();
         let dwell =
             wait.dwell.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
         let kind = WaitKind::For {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use model::suggest::distance;
 use model::time::parse_duration;
 use model::{Code, Problem};
 use serde_json::{Value, json};
@@ -294,24 +295,8 @@ fn nearest(name: &str, table: &str, known: &[&str], elsewhere: &[(&str, &[&str])
             format!("{section}.{name}")
         };
     }
-    let best = known.iter().min_by_key(|candidate| edits(name, candidate));
+    let best = known.iter().min_by_key(|candidate| distance(name, candidate));
     best.map_or_else(String::new, |best| (*best).to_owned())
-}
-
-/// Levenshtein's distance, over characters.
-pub fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replace = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replace.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -324,6 +309,5 @@ mod tests {
         assert_eq!(nearest("lsten", "", &["listen", "data"], elsewhere), "listen");
         assert_eq!(nearest("max_payload", "", &["listen", "data"], elsewhere), "events.max_payload");
         assert_eq!(nearest("data", "events", &["max_payload"], elsewhere), "data, at the top of the file");
-        assert_eq!((edits("kitten", "sitting"), edits("", "abc")), (3, 3));
     }
 }

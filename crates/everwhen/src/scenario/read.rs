@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use model::suggest::distance;
 use model::time::duration_of;
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::effects::Answer;
 use super::{Does, Given, RowName, Scenario, Step, expect};
-use crate::config::edits;
 
 const START: &str = "2026-01-01T00:00:00Z";
 const TOP: [&str; 5] = ["scenario", "description", "start", "given", "steps"];
@@ -250,7 +250,7 @@ fn instant(value: &Value) -> Read<Timestamp> {
 
 /// An automation that is never declared.
 pub(super) fn unknown(name: &str, known: &BTreeSet<String>) -> Problem {
-    let near = known.iter().map(|word| (edits(name, word), word)).min().filter(|(edits, _)| *edits <= 2);
+    let near = known.iter().map(|word| (distance(name, word), word)).min().filter(|(edits, _)| *edits <= 2);
     let hint = match near {
         Some((_, near)) => format!("did you mean \"{near}\"?"),
         None if known.is_empty() => "declare it in given.files or given.automations".to_owned(),
@@ -262,7 +262,7 @@ pub(super) fn unknown(name: &str, known: &BTreeSet<String>) -> Problem {
 /// Refuses keys that mean nothing here, and names the nearest that does.
 pub(super) fn only(map: &Map<String, Value>, what: &str, known: &[&str]) -> Read<()> {
     let Some(odd) = map.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
-    let near = known.iter().map(|word| (edits(odd, word), *word)).min().filter(|(edits, _)| *edits <= 2);
+    let near = known.iter().map(|word| (distance(odd, word), *word)).min().filter(|(edits, _)| *edits <= 2);
     let hint = match near {
         Some((_, near)) => format!("did you mean \"{near}\"?"),
         None => format!("known are {}", known.join(", ")),

@@ -86,12 +86,16 @@ pub(crate) fn ask(pairs: &Pairs, approve: bool, span: Span, faults: &mut Vec<Fau
     })))
 }
 
-/// `{ amount: "int", note: "string" }`
+/// `{ amount: "int!", note: "string" }`; as in a concept, `!` is what must be filled in.
 fn form(doc: &Doc) -> Read<Vec<Field>> {
     let fields = doc.map("fields with their types")?.iter().map(|(name, of)| {
-        let word = of.text("a type, such as string")?;
+        let mut word = of.text("a type, such as string")?;
         let of_span = word.span;
-        Ok(Field { name: name.clone(), of: Type::Named(word), of_span, required: false, notes: Vec::new() })
+        let required = word.text.ends_with('!');
+        if required {
+            word.text.pop();
+        }
+        Ok(Field { name: name.clone(), of: Type::Named(word), of_span, required, notes: Vec::new() })
     });
     fields.collect()
 }

@@ -6,7 +6,8 @@ use super::Read;
 use super::ast::{self, Literal};
 use super::builtins::{EFFECTS, FORMS, FUNCTIONS, Function, How, Macro, READERS, Text, either_case};
 use super::compile::{Compiler, build_regex};
-use super::fault::{Fault, Span, nearest};
+use super::fault::{Fault, Span};
+use super::nearest;
 use super::program::{Base, Kind, Loop, Node, Step};
 
 pub(super) struct Call {

@@ -6,7 +6,8 @@ use regex::{Regex, RegexBuilder};
 use super::ast::{self, Literal, Op};
 use super::builtins::TYPES;
 use super::calls::Call;
-use super::fault::{Fault, Span, nearest};
+use super::fault::{Fault, Span};
+use super::nearest;
 use super::program::{Base, Kind, Node, Step};
 use super::{Read, Scope};
 

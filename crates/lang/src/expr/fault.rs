@@ -1,7 +1,5 @@
 //! What goes wrong while an expression is read or evaluated, with the place in its text.
 
-use std::cmp::Reverse;
-
 use model::{Code, Problem};
 
 /// Bytes of the source, `start..end`.
@@ -101,41 +99,4 @@ fn floor(source: &str, mut at: usize) -> usize {
         at -= 1;
     }
     at
-}
-
-/// The known word that `word` was probably meant to be.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let lower = word.to_lowercase();
-    let near = |other: &'a str| {
-        let known = other.to_lowercase();
-        // Of words equally far, the one that begins alike: the end of a word is what is forgotten.
-        let alike = lower.chars().zip(known.chars()).take_while(|(a, b)| a == b).count();
-        (distance(&lower, &known), Reverse(alike), other)
-    };
-    let (distance, _, best) = known.into_iter().filter(|other| *other != word).map(near).min()?;
-    let allowed = match word.chars().count() {
-        // Any letter is one edit from any other.
-        0 | 1 => 0,
-        letters => (1 + letters / 4).min(3),
-    };
-    (distance <= allowed).then_some(best)
-}
-
-/// Edits between two words, a swap of neighbours counting as one.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }

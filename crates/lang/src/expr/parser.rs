@@ -10,8 +10,9 @@ use model::Code;
 
 use super::ast::{Kind, Literal, Node, Op};
 use super::cursor::Parser;
-use super::fault::{Fault, Span, nearest};
+use super::fault::{Fault, Span};
 use super::lexer::Token;
+use super::nearest;
 
 /// Longest expression, in bytes.
 pub(super) const SOURCE_MAX: usize = 65_536;

@@ -103,6 +103,11 @@ impl Refs {
         narrow.then(|| computed().map(|(_, id)| id.as_str()))
     }
 
+    /// Whether every change of any row may matter to it.
+    pub fn may_read_any_row(&self) -> bool {
+        self.indeterminate || self.anything
+    }
+
     /// A row, or all of a kind, is read outside of expressions.
     pub fn row(&mut self, entity: EntityRef) {
         if let EntityRef::All { kind } = &entity {

@@ -315,3 +315,49 @@ actions:
         assert_eq!(server.get(&path).json()["status"], "waiting");
     }
 }
+
+#[test]
+fn an_answer_is_held_to_the_form_of_its_question() {
+    let server = Server::told("2026-01-01T00:00:00Z");
+    let asks = r#"
+automation: asks
+triggers: [{manual: true}]
+actions:
+  - {id: sum, ask: {question: "how much?", form: {amount: "number!", why: string}}}
+  - {id: ok, approve: {question: "really?", form: {note: "string!"}}}
+"#;
+    server.apply("a.yaml", asks);
+    let run = started(&server, "asks");
+    let path = format!("/v1/runs/{}", run["id"].as_str().unwrap());
+    let open = || server.get(&path).json()["waits"][0].clone();
+    let answer = |value: Value| {
+        let path = format!("/v1/waits/{}/answer", open()["id"].as_str().unwrap());
+        let said = server.post(&path, &json!({"value": value}).to_string());
+        settle(&server);
+        said
+    };
+    assert_eq!(open()["form"][0]["name"], "amount", "{}", open());
+    let refused = [
+        (json!(5), "/value"),
+        (json!({"why": "x"}), "/value/amount"),
+        (json!({"amount": "five"}), "/value/amount"),
+        (json!({"amount": 5, "reason": "x"}), "/value/reason"),
+    ];
+    for (value, pointer) in refused {
+        let problem = answer(value.clone()).ok(422);
+        assert_eq!(
+            (&problem["code"], &problem["pointer"]),
+            (&json!("request.invalid"), &json!(pointer)),
+            "{value}: {problem}"
+        );
+    }
+    answer(json!({"amount": 5})).ok(200);
+    assert_eq!(answer(json!({"approved": true})).ok(422)["pointer"], "/value/note");
+    answer(json!({"approved": true, "note": "fine"})).ok(200);
+    let run = server.get(&path).json();
+    assert_eq!(
+        (&run["status"], &run["steps"][1]["output"]["note"]),
+        (&json!("completed"), &json!("fine")),
+        "{run}"
+    );
+}

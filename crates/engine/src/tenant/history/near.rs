@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use model::definition::TriggerKind;
 use model::event::Event;
+use model::suggest::distance;
 use model::topic::is_reserved;
 use model::{Position, Problem};
 use serde_json::{Value, json};
 
 use super::why::{is_of_another_row, why_not};
-use crate::admit::distance;
 use crate::automation::Automation;
 use crate::history::read::Wanted;
 use crate::read;
