@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lang::expr::{EntityRef, Refs, Unclear, Val};
+use lang::expr::{EntityRef, Key, Refs, Unclear, Val};
 use model::definition::{Expr, Field, Input, Length};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
@@ -214,7 +214,8 @@ impl Env {
         all.map(|(id, output)| (id.clone(), json!({ "output": output }))).collect::<Map<_, _>>().into()
     }
 
-    /// The rows that an expression reads. `state.kind[x]` is one row: what `x` reads stays as it is while the run stands still.
+    /// The rows that an expression reads. `state.kind[x]` and `state[x][y]` are one row: what `x` and `y` read stays as it is while
+    /// the run stands still. An id that is no text, or a kind, is that of no row.
     pub fn entities(&self, state: &State, refs: &Refs) -> Vec<EntityRef> {
         let mut rows = Vec::with_capacity(refs.entities.len());
         for entity in &refs.entities {
@@ -229,6 +230,18 @@ impl Env {
             match refs.narrows(kind).and_then(|ids| ids.map(one).collect::<Option<Vec<_>>>()) {
                 Some(ids) => rows.extend(ids),
                 None => rows.push(entity.clone()),
+            }
+        }
+        let text = |expr: &str| match self.eval(state, &Expr(expr.to_owned())) {
+            Ok(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        for (kind, id) in &refs.named {
+            let Some(kind) = text(kind) else { continue };
+            match id {
+                Some(Key::Written(id)) => rows.push(EntityRef::One { kind, id: id.clone() }),
+                Some(Key::Computed(id)) => rows.extend(text(id).map(|id| EntityRef::One { kind, id })),
+                None => rows.push(EntityRef::All { kind }),
             }
         }
         rows

@@ -205,11 +205,13 @@ pub struct Memory<'a> {
     pub set: Vec<(String, GateSet)>,
     /// Runs that start with this event: automation and mode key.
     pub starting: Vec<(String, String)>,
+    /// Places in a queue that others of this event have taken, by the same.
+    pub queued: Vec<(String, String)>,
 }
 
 impl<'a> Memory<'a> {
     pub fn of(state: &'a State) -> Memory<'a> {
-        Memory { state, set: Vec::new(), starting: Vec::new() }
+        Memory { state, set: Vec::new(), starting: Vec::new(), queued: Vec::new() }
     }
 
     fn get(&self, of: &Occurrence<'_>, gate: Gate, key: &str) -> Result<Option<Value>> {
@@ -278,6 +280,13 @@ pub fn pass(memory: &Memory<'_>, of: &Occurrence<'_>, from: Gate) -> Result<Pass
         }
     }
     Ok(passed)
+}
+
+/// Asks one whose turn in its queue has come: what it repeats may have run since it took its place.
+pub fn in_its_turn(memory: &Memory<'_>, of: &Occurrence<'_>) -> Result<Passed> {
+    let mut passed = Passed::new();
+    limit::dedup(memory, of, &mut passed)?;
+    if passed.stopped() { Ok(passed) } else { pass(memory, of, Gate::Start) }
 }
 
 /// A run starts: gates that limit starts take note.

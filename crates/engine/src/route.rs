@@ -7,6 +7,7 @@ mod wake;
 
 use std::sync::Arc;
 
+use model::definition::ModeKind;
 use model::event::Event;
 use model::record::{Outcome, Record, Routed, RunRecord, Verdict};
 use model::{Code, Position, Problem, Timestamp};
@@ -14,10 +15,12 @@ use serde_json::{Map, Value, json};
 
 use crate::absent;
 use crate::automation::{Automation, Concerned, Trigger, matching};
+use crate::decide::Entry;
 use crate::draft::Draft;
 use crate::faults::planted;
-use crate::gate::{self, Gate, Memory, Passed};
+use crate::gate::{self, Gate, Memory, Passed, mode};
 use crate::state::{Result, State};
+use crate::walk;
 
 pub use wake::due as wake_due;
 pub(crate) use wake::{answer as answer_wait, end as end_wait, marked as recheck_wait, takes as wait_takes};
@@ -51,10 +54,17 @@ pub fn check<'a>(state: &State, topics: impl Iterator<Item = &'a str>) -> std::r
 
 /// Routes every event that the draft holds and that has not been routed.
 pub fn all(draft: &mut Draft<'_>) -> Result<()> {
-    if !listens(draft.state) {
+    if draft.routing || !listens(draft.state) {
         return Ok(());
     }
-    // What is told while events are routed is routed after them.
+    draft.routing = true;
+    let routed = each(draft);
+    draft.routing = false;
+    routed
+}
+
+/// What is told, and what runs write that walk meanwhile, is routed after what was there before.
+fn each(draft: &mut Draft<'_>) -> Result<()> {
     while draft.routed < draft.len() {
         let index = draft.routed;
         draft.routed += 1;
@@ -67,7 +77,33 @@ pub fn all(draft: &mut Draft<'_>) -> Result<()> {
             Some(kept) => kept,
             None => event.clone(),
         };
+        let first = draft.next();
         one(draft, &event, &concerned)?;
+        make_way(draft, first)?;
+    }
+    Ok(())
+}
+
+/// Runs that began at `first` or later and would be in the way of what other events of this commit start walk at once, after those
+/// that this commit began before them: a run that takes no time is over when the next is asked for, also in one commit.
+fn make_way(draft: &mut Draft<'_>, first: Position) -> Result<()> {
+    let is_event = |entry: &Entry| matches!(entry.record, Record::Event(_));
+    if !draft.entries()[draft.routed..].iter().any(is_event) {
+        return Ok(());
+    }
+    let state = &draft.state;
+    let stage = |run: &Position| state.runs.live.get(run).map(|run| (&run.automation, &run.key));
+    let fresh = state.runs.ready.iter().filter(|run| **run >= first);
+    let full: Vec<_> = fresh.filter(|run| mode::is_in_the_way(state, **run)).filter_map(stage).collect();
+    if full.is_empty() {
+        return Ok(());
+    }
+    let here = state.runs.ready.iter().filter(|run| **run >= draft.begins());
+    let here = here.filter(|run| stage(run).is_some_and(|stage| full.contains(&stage)));
+    for run in here.copied().collect::<Vec<_>>() {
+        if !start::is_long(draft) {
+            walk::walk(draft, run)?;
+        }
     }
     Ok(())
 }
@@ -103,8 +139,11 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
         start::promise(&mut passed, draft.now, draft.entropy);
         verdicts.push(verdict(automation, &trigger.definition.id, &passed));
         memory.set.extend(passed.set.iter().map(|set| (automation.name().to_owned(), set.clone())));
-        if passed.outcome == Outcome::Ran {
-            memory.starting.push((automation.name().to_owned(), passed.stage.clone()));
+        let stage = (automation.name().to_owned(), passed.stage.clone());
+        match passed.outcome {
+            Outcome::Ran => memory.starting.push(stage),
+            Outcome::Pending if passed.gate == Gate::Mode => memory.queued.push(stage),
+            _ => {}
         }
         judged.push((index, passed, automation.clone()));
     }
@@ -119,15 +158,24 @@ fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()
         let position = draft.push_run(RunRecord::Routed(routed))?;
         of.into_iter().enumerate().for_each(|(n, index)| places[index] = (position, n as u32));
     }
-    for ((index, passed, automation), place) in judged.into_iter().zip(places) {
+    let mut started: Vec<(Position, Arc<Automation>, String)> = Vec::new();
+    for ((index, mut passed, automation), place) in judged.into_iter().zip(places) {
         start::follow(draft, place, &passed)?;
+        if automation.definition.mode.kind == ModeKind::Restart {
+            // What the same event began by another trigger makes way like any other.
+            let same = |of: &Automation, stage: &str| of.name() == automation.name() && stage == passed.stage;
+            let before = started.iter().filter(|(_, of, stage)| same(of, stage));
+            passed.cancel.extend(before.map(|(run, ..)| *run).collect::<Vec<_>>());
+        }
         if passed.pause {
             start::pause(draft, &automation)?;
         }
         // A claim that stands alone is what a crash between it and its run would leave.
         let is_claim_only = planted("claim_before_run") && event.position.is_multiple_of(5);
         if passed.outcome == Outcome::Ran && !is_claim_only {
-            start::by_event(draft, &automation, &automation.triggers[index].definition.id, event, &passed)?;
+            let trigger = &automation.triggers[index].definition.id;
+            let run = start::by_event(draft, &automation, trigger, event, &passed)?;
+            started.push((run, automation, passed.stage));
         }
     }
     Ok(())

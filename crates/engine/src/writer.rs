@@ -272,7 +272,7 @@ impl Writer {
         let removed = entries.iter().find_map(removed_by);
         let before = self.state.catalog.clone();
         let draft = Draft::new(&mut self.state, &mut self.entropy, moment.now, next);
-        let mut draft = draft.heard(self.heard);
+        let mut draft = draft.over(self.ledger.as_ref()).heard(self.heard);
         draft.add_all(entries)?;
         if let Some(removed) = removed {
             decide::run::deployed(&mut draft, &before.automations, &removed, finish_runs)?;

@@ -52,7 +52,7 @@ pub(crate) use instant::{parse as parse_instant, parse_duration, read as read_in
 pub(crate) use json::from_base64;
 pub(crate) use model::suggest::nearest;
 pub(crate) use parser::parse;
-pub use refs::{EntityRef, Refs};
+pub use refs::{EntityRef, Key, Refs};
 pub use template::{Template, TemplateTree};
 pub(crate) use template::{hole_len, parse_hole};
 pub use turn::Unclear;

@@ -165,9 +165,14 @@ pub(super) fn admit_due(state: &State, ground: &mut Ground<'_>) -> Result<Decide
     for (_, deferred) in due.by_ref().take(DUE_MAX) {
         let Some((envelope, content)) = state.deferred_at(*deferred)? else { continue };
         let position = ground.next + entries.len() as u64 + 1;
+        let concerns = !state.catalog.automations.concerned(&envelope.topic).is_empty();
         let event = Event { position, recorded_at: ground.now, envelope, content };
         entries.push(Entry::new(Record::EventAdmitted { deferred: *deferred }, ground.entropy));
         entries.push(Entry::new(Record::Event(Arc::new(event)), ground.entropy));
+        // The next must not find a run in its way that takes no time, only because both came due at one instant.
+        if concerns {
+            break;
+        }
     }
     let more = due.next().is_some();
     Ok(Decided { entries, answer: Answer::Admitted { more }, sync: true })

@@ -56,9 +56,9 @@ pub(super) fn ask(memory: &Memory<'_>, of: &Occurrence<'_>, passed: &mut Passed)
         ModeKind::Restart => passed.cancel = stage.into_iter().flatten().copied().collect(),
         ModeKind::Parallel if live >= max => passed.stop(Gate::Mode, Outcome::Refused, "max_runs"),
         ModeKind::Queued if live > 0 => {
-            let queued =
-                memory.state.pending_of(name, &key).filter(|(_, pending)| pending.gate == "mode").count();
-            if live + queued >= max {
+            let queued = memory.state.pending_of(name, &key).filter(|(_, pending)| pending.gate == "mode");
+            let taken = memory.queued.iter().filter(|(of, other)| of == name && *other == key);
+            if live + queued.count() + taken.count() >= max {
                 passed.stop(Gate::Mode, Outcome::Refused, "max_runs");
             } else {
                 passed.wait(Gate::Mode, "queued", None, key.clone());

@@ -5,9 +5,10 @@ mod held;
 
 use std::sync::Arc;
 
+use model::Code;
 use model::event::{Band, Event};
 use model::record::{How, Outcome, RunRecord, WaitEnded};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::start;
 use crate::automation::{Automation, compile_filter, matching};
@@ -82,15 +83,21 @@ pub fn marked(draft: &mut Draft<'_>, id: WaitId) -> Result<()> {
 }
 
 /// Ends a wait whose condition holds now; one that reads time is tried again when that may change what it says. One that
-/// cannot be evaluated does not hold yet.
+/// cannot be evaluated does not hold yet; one that looks at too much fails its step, because nobody would ever know.
 fn try_again(draft: &mut Draft<'_>, id: WaitId, event: Option<model::Position>) -> Result<()> {
     let Some(run) = draft.state.run(id.0)? else { return Ok(()) };
     let Some(wait) = run.wait(id.1).filter(|wait| wait.ended.is_none()) else { return Ok(()) };
     let WaitKind::Until { condition, recheck, .. } = &wait.kind else { return held::passed(draft, id, run) };
     let Some(automation) = draft.state.version(&run.automation, &run.hash) else { return Ok(()) };
     let env = env_of(&automation, &run, wait, draft.now);
-    if condition::test(&env, draft.state, condition).unwrap_or(false) {
-        return end(draft, id, How::Met, event, Value::Null);
+    match condition::test(&env, draft.state, condition) {
+        Ok(true) => return end(draft, id, How::Met, event, Value::Null),
+        Err(problem) if problem.code() == Code::ExprLimit => {
+            let why =
+                json!({"code": problem.code().as_str(), "message": problem.detail(), "class": "permanent"});
+            return end(draft, id, How::Failed, event, why);
+        }
+        Ok(false) | Err(_) => {}
     }
     if recheck.is_some() {
         let next = condition::next_try(&env, draft.state, condition);

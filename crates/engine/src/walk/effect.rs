@@ -127,7 +127,7 @@ impl Walk<'_, '_> {
 }
 
 /// What a worker says of an effect that failed.
-fn failure_of(value: &Value) -> Failure {
+pub(super) fn failure_of(value: &Value) -> Failure {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     let class = match value["class"].as_str() {
         Some("permanent") => "permanent",

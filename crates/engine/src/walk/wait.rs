@@ -10,7 +10,8 @@ use model::record::How;
 use model::{Code, Position, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Flow, Result, StateResult, Walk, failure};
+use super::effect::failure_of;
+use super::{Failure, Flow, Result, StateResult, Stopped, Walk, failure};
 use crate::automation::patterns;
 use crate::condition;
 use crate::draft::Draft;
@@ -140,8 +141,11 @@ impl Walk<'_, '_> {
         self.stands_still()?;
         let timeout =
             until.timeout.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;
-        // One that cannot be evaluated does not hold yet.
-        let is_so = condition::test(&self.env, self.draft.state, &until.condition).unwrap_or(false);
+        // One that cannot be evaluated does not hold yet; one that looks at too much never will.
+        let is_so = match condition::test(&self.env, self.draft.state, &until.condition) {
+            Err(problem) if problem.code() == Code::ExprLimit => return Err(problem.into()),
+            tested => tested.unwrap_or(false),
+        };
         if is_so && !planted("arm_after_check") {
             self.env.wait = json!({"completed": true, "remaining": timeout.map(|left| left.as_secs_f64())});
             return Ok(Flow::Done(self.env.wait.clone()));
@@ -233,8 +237,10 @@ impl Walk<'_, '_> {
         let (due, limit) = (wait.and_then(|wait| wait.due), wait.and_then(|wait| wait.lasts_ms));
         self.forget(number);
         let remaining = due.map(|due| due.since(ended.at).as_secs_f64()).or(limit.map(|_| 0.0));
-        if ended.how == How::Timeout {
-            return self.timed_out(on_timeout, remaining.map(|_| 0.0));
+        match ended.how {
+            How::Timeout => return self.timed_out(on_timeout, remaining.map(|_| 0.0)),
+            How::Failed => return Err(Stopped::Failure(failure_of(&ended.value))),
+            _ => {}
         }
         let event = match ended.event {
             Some(position) => match self.draft.state.event_value(position)? {

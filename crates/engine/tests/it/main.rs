@@ -22,6 +22,7 @@ mod subscriptions;
 mod suspects;
 mod temp;
 mod tenants;
+mod together;
 mod traps;
 mod waits;
 mod wikipedia;

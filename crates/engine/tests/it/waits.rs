@@ -1,5 +1,7 @@
 //! Waits against everything that may happen around them: changes and events before and after, crowds, crashes, refusals.
 
+use engine::Caller;
+use engine::entity::{Action, Write};
 use ledger::disk::Fault;
 use serde_json::{Value, json};
 
@@ -62,9 +64,47 @@ async fn a_computed_kind_is_a_concepts_id_or_its_bare_name() {
     }
 }
 
+/// More rows than one expression looks through.
+async fn crowd(rig: &Rig) {
+    let Value::Object(fields) = json!({"state": "bad"}) else { unreachable!() };
+    let write = |n: usize| Write::of("v1:ha:entity", Some(&format!("x{n}")), Action::Upsert(fields.clone()));
+    for from in (0..10_500).step_by(500) {
+        let writes = (from..from + 500).map(write).collect();
+        rig.tenant.write_all(&Caller::local(), writes).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_row_of_a_computed_kind_is_one_row_however_many_there_are() {
+    let mut rig = rig(&until(ANYTHING)).await;
+    crowd(&rig).await;
+    publish(&rig, "begin", begin()).await;
+    rig.crash();
+    set(&rig, "a", "ok").await;
+    set(&rig, "a", "bad").await;
+    assert_eq!(emitted(&rig, "out.done").len(), 1, "it is asked in the commit of its own row");
+}
+
+#[tokio::test]
+async fn a_wait_that_would_look_through_too_many_rows_fails_and_says_so() {
+    let failed = |rig: &Rig| rig.tenant.runs(&Default::default()).unwrap().0[0]["error"]["code"].clone();
+    let of_row = r#"state[state["v1:ha:entity"]["a"].state]["a"].state == "ok""#;
+    for condition in [of_row, ANY_ROW] {
+        let before = rig(&until(condition)).await;
+        crowd(&before).await;
+        publish(&before, "begin", begin()).await;
+        assert_eq!(failed(&before), "expr.limit", "{condition}");
+        let after = rig(&until(condition)).await;
+        publish(&after, "begin", begin()).await;
+        crowd(&after).await;
+        after.pass(1);
+        assert_eq!(failed(&after), "expr.limit", "{condition}, and they came later");
+    }
+}
+
 #[tokio::test]
 async fn a_value_that_held_for_one_commit_was_seen_by_a_wait_that_names_its_row() {
-    for condition in [ONE_ROW, COMPUTED] {
+    for condition in [ONE_ROW, COMPUTED, ANYTHING] {
         let rig = rig(&until(condition)).await;
         publish(&rig, "begin", begin()).await;
         set(&rig, "a", "ok").await;

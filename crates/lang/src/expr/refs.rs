@@ -7,7 +7,8 @@
 //! | `state.kind`, `state.kind[x]` | `kind:*`; an `x` that reads neither rows nor time is told, too: see [`Refs::narrows`] |
 //! | `health.systems["id"]` | `health:id` |
 //! | `health`, any other `health.x` | `health:*` |
-//! | `state`, `state[x]…` | none: indeterminate, unless another reference was found; [`Refs::anything`] all the same |
+//! | `state`, `state[x]…` | none: indeterminate, unless another reference was found; [`Refs::anything`] all the same. An `x` that reads
+//!   neither rows nor time is told, too: see [`Refs::named`] |
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,6 +56,18 @@ pub struct Refs {
     computed: BTreeSet<(String, String)>,
     /// Kinds of which more is read than rows that can be told beforehand.
     whole: BTreeSet<String>,
+    /// `state[x]` and `state[x][y]`: the text of `x`, and which row of that kind; without one, all of them.
+    pub named: BTreeSet<(String, Option<Key>)>,
+    /// It reads state of which nothing is known, not even once the values around it are.
+    loose: bool,
+}
+
+/// How the id of a row is known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    Written(String),
+    /// The text of an expression that stays what it is.
+    Computed(String),
 }
 
 impl Refs {
@@ -62,7 +75,7 @@ impl Refs {
     pub fn of(source: &str) -> Refs {
         match parse(source) {
             Ok(tree) => Refs::of_tree(&tree),
-            Err(_) => Refs { indeterminate: true, anything: true, ..Refs::default() },
+            Err(_) => Refs { indeterminate: true, anything: true, loose: true, ..Refs::default() },
         }
     }
 
@@ -103,9 +116,9 @@ impl Refs {
         narrow.then(|| computed().map(|(_, id)| id.as_str()))
     }
 
-    /// Whether every change of any row may matter to it.
+    /// Whether every change of any row may matter to it, also once the values around it are known.
     pub fn may_read_any_row(&self) -> bool {
-        self.indeterminate || self.anything
+        self.loose
     }
 
     /// A row, or all of a kind, is read outside of expressions.
@@ -127,6 +140,8 @@ impl Refs {
         self.secrets.extend(other.secrets);
         self.now |= other.now;
         self.anything |= other.anything;
+        self.named.extend(other.named);
+        self.loose |= other.loose;
         self.indeterminate = (self.indeterminate || other.indeterminate) && self.entities.is_empty();
     }
 }
@@ -150,6 +165,7 @@ fn of_state(state: &Value) -> Refs {
         _ => {}
     }
     refs.indeterminate = refs.entities.is_empty();
+    refs.loose = refs.indeterminate;
     refs
 }
 
@@ -165,6 +181,7 @@ fn of_number(state: &Value) -> Refs {
     }
     let told = state["value"].is_string();
     refs.indeterminate = refs.entities.is_empty() && (refs.indeterminate || !told);
+    refs.loose |= refs.entities.is_empty() && !told;
     refs
 }
 
@@ -280,21 +297,35 @@ impl Walk {
                 }
                 Kind::Name(name) => {
                     steps.reverse();
-                    // `state.kind[x]`: the first step that is not fixed is the last that was met.
+                    // `state.kind[x]`, `state[x][y]`: the first step that is not fixed is the last that was met.
+                    let mut told = indexes.iter().rev().map(|index| self.steady(index));
                     let id = match (name.as_str(), steps.get(..2)) {
-                        ("state", Some([Some(_), None])) => {
-                            indexes.last().and_then(|index| self.steady(index))
-                        }
+                        ("state", Some([Some(_), None])) => told.next().flatten(),
                         _ => None,
                     };
-                    return self.root(name, &steps, id);
+                    let kind = match (name.as_str(), steps.first()) {
+                        ("state", Some(None)) => told.next().flatten(),
+                        _ => None,
+                    };
+                    let named = kind.map(|kind| match steps.get(1) {
+                        Some(Some(id)) => (kind, Some(Key::Written(id.clone()))),
+                        Some(None) => (kind, told.next().flatten().map(Key::Computed)),
+                        None => (kind, None),
+                    });
+                    return self.root(name, &steps, (id, named));
                 }
                 _ => return self.node(at),
             };
         }
     }
 
-    fn root(&mut self, name: &str, steps: &[Option<String>], id: Option<String>) {
+    /// With what is told of the row once the values around are known: its id, or where its kind is computed, all of it.
+    fn root(
+        &mut self,
+        name: &str,
+        steps: &[Option<String>],
+        (id, named): (Option<String>, Option<(String, Option<Key>)>),
+    ) {
         if self.locals.iter().any(|local| local == name) {
             return;
         }
@@ -316,7 +347,10 @@ impl Walk {
             }
         }
         self.touched |= matches!(name, "state" | "health");
-        self.refs.anything |= name == "state" && found.is_none();
+        let unknown = name == "state" && found.is_none();
+        self.refs.anything |= unknown;
+        self.refs.loose |= unknown && named.is_none();
+        self.refs.named.extend(named);
         self.refs.entities.extend(found);
         match name {
             "event" => self.event_field(steps),

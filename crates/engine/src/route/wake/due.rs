@@ -91,7 +91,7 @@ fn asked(
     let of = gate::Occurrence { in_turn, ..of };
     let memory = Memory::of(draft.state);
     if pending.gate == "mode" {
-        return gate::pass(&memory, &of, Gate::Start);
+        return gate::in_its_turn(&memory, &of);
     }
     let mut passed = route::judge(&memory, &of, from(pending))?;
     if passed.reason == Some("paused") {

@@ -226,12 +226,18 @@ fn collect(
     let (mut read, params) = find.prepare(db, after.as_ref(), way).map_err(fault)?;
     let columns = read.column_count() - find.sort_keys();
     let mut found = read.query(params_from_iter(params)).map_err(fault)?;
-    let (mut rows, mut last, mut scanned) = (Vec::new(), None, 0);
+    let (mut rows, mut last, mut scanned, mut hidden) = (Vec::new(), None, 0, 0);
     while let Some(sql) = found.next().map_err(fault)? {
-        if rows.len() >= page.limit || scanned >= page.scan_max {
+        let is_full = rows.len() >= page.limit;
+        let row = row_of(sql).map_err(fault)?;
+        // That there is more would tell of a row that is not shown.
+        if is_full && hidden < GATHERED_MAX && !find.concept.shows(&row, caller) {
+            hidden += 1;
+            continue;
+        }
+        if is_full || scanned >= page.scan_max {
             return Ok((rows, last.as_ref().map(After::to_cursor)));
         }
-        let row = row_of(sql).map_err(fault)?;
         scanned += 1;
         let keys = (0..find.sort_keys()).map(|key| sql.get(columns + key));
         let keys = keys.collect::<rusqlite::Result<_>>().map_err(fault)?;

@@ -116,3 +116,22 @@ async fn a_row_that_logic_writes_says_what_began_the_run() {
     let row = bench.tenant.entity(&Caller::local(), "entry", None, "called").unwrap();
     assert_eq!((row.provenance.kind.as_str(), row.provenance.trigger.as_str()), ("logic", ""));
 }
+
+#[tokio::test]
+async fn a_page_does_not_tell_of_rows_behind_it_that_are_not_shown() {
+    let bench = declared(NOTES).await;
+    let (ann, bob) = (Caller::named("user:ann").unwrap(), Caller::named("user:bob").unwrap());
+    for (id, of) in [("a", &ann), ("b", &bob), ("c", &ann), ("d", &bob)] {
+        let fields = map(json!({"ownerUserId": of.actor.split_once(':').unwrap().1, "text": id}));
+        bench.tenant.write(of, Write::of("note", Some(id), Action::Put(fields))).await.unwrap();
+    }
+    let page = |caller: &Caller, limit: usize, cursor: Option<String>| {
+        let listing = Listing { limit, cursor, ..Listing::default() };
+        bench.tenant.entities(caller, "note", &listing).unwrap()
+    };
+    let first = page(&ann, 1, None);
+    assert_eq!(first.rows[0]["id"], "a");
+    let second = page(&ann, 1, first.next);
+    assert_eq!((&second.rows[0]["id"], second.next), (&json!("c"), None), "d is not hers");
+    assert_eq!(page(&ann, 2, None).next, None);
+}

@@ -99,3 +99,25 @@ fn an_index_that_reads_neither_rows_nor_time_names_one_row() {
         assert_eq!(narrows.as_deref(), want, "{text}");
     }
 }
+
+#[test]
+fn a_kind_that_reads_neither_rows_nor_time_is_told_with_its_row() {
+    let written = |id: &str| Some(Key::Written(id.to_owned()));
+    let computed = |id: &str| Some(Key::Computed(id.to_owned()));
+    let table: [(&str, Option<(&str, Option<Key>)>); 6] = [
+        (
+            "state[event.payload.kind][event.payload.id].n",
+            Some(("event.payload.kind", computed("event.payload.id"))),
+        ),
+        ("state[vars.kind].a.n", Some(("vars.kind", written("a")))),
+        ("state[vars.kind]", Some(("vars.kind", None))),
+        ("ids.all(id, state[vars.kind][id].n)", Some(("vars.kind", None))),
+        ("state[state.last.one.kind].a", None),
+        ("state", None),
+    ];
+    for (text, want) in table {
+        let refs = Refs::of(text);
+        let named = refs.named.first().map(|(kind, key)| (kind.as_str(), key.clone()));
+        assert_eq!((named, refs.may_read_any_row()), (want.clone(), want.is_none()), "{text}");
+    }
+}
