@@ -130,3 +130,39 @@ async fn what_a_pause_kept_runs_once_each_in_every_mode() {
         assert_eq!(numbers(&rig), (0..5).collect::<Vec<u64>>(), "{mode}");
     }
 }
+
+#[tokio::test]
+async fn what_a_long_pause_kept_is_done_in_several_commits_and_survives_a_crash_between_them() {
+    for mode in ["single", "queued"] {
+        let mut rig = rig(&copies(mode)).await;
+        rig.tenant.set_automation("copy", Toggle::Pause).unwrap();
+        for from in (0..1_500).step_by(500) {
+            let drafts = (from..from + 500).map(|n| Draft::new("in.x", &json!({ "n": n }))).collect();
+            rig.tenant.publish_all(&Caller::local(), drafts).await.unwrap();
+        }
+        let before = rig.tenant.head();
+        rig.tenant.set_automation("copy", Toggle::Resume).unwrap();
+        assert!(rig.tenant.head() - before < 1_500, "{mode}: one commit holds a part of it");
+        rig.crash();
+        rig.pass(1);
+        let mut ran = runs_of(&rig);
+        assert_eq!((ran.len(), ran[0], ran[1_499]), (1_500, 0, 1_499), "{mode}");
+        ran.dedup();
+        assert_eq!(ran.len(), 1_500, "{mode}: each once");
+    }
+}
+
+/// All of them, page by page.
+fn runs_of(rig: &Rig) -> Vec<u64> {
+    let topic = Some(Pattern::parse("out.x").unwrap());
+    let mut query = engine::tenant::Query { topic, limit: 1_000, ..Default::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = rig.tenant.find(&query).unwrap();
+        found.extend(page.events.iter().map(|event| event.to_value()["payload"]["n"].as_u64().unwrap()));
+        match page.next {
+            Some(next) => query.cursor = Some(next),
+            None => return found,
+        }
+    }
+}
