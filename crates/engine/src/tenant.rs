@@ -241,6 +241,14 @@ impl Tenant {
         &self.0.around.settings
     }
 
+    /// From here on nothing goes outside: whoever says so answers [`Tenant::open_effects`], of whatever kind.
+    pub fn pretend_outside(&self) -> Result<(), Problem> {
+        self.with_writer(|writer| {
+            writer.state.pretends = true;
+            Ok(())
+        })
+    }
+
     pub fn limits(&self) -> crate::settings::Limits {
         self.0.admitter.limits()
     }
