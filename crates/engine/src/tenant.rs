@@ -55,7 +55,7 @@ pub use entity::{Asking, Found, HistoryPage, Lately, Listing, Moment as AsOf, Pa
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
 pub use history::changes::{Change, Changes, Changing, Chosen};
-pub(crate) use live::names_live;
+pub(crate) use live::Hearing;
 pub(crate) use open::event_from_json;
 pub use open::{Home, Opening};
 pub use publish::{Expected, Note};
