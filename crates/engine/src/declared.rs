@@ -54,14 +54,14 @@ impl Detached {
     pub fn answer(
         self,
         catalog: &Catalog,
-        look: impl FnOnce(&Query, &Find) -> Result<Vec<Row>, Problem>,
+        look: impl FnOnce(&Query, &mut Find) -> Result<Vec<Row>, Problem>,
     ) -> Result<Value, Problem> {
         let query = catalog.query(&self.query)?;
         let caller = Caller { actor: self.actor, trace: None, outside: false, sight: Default::default() };
         let space = self.space.as_deref();
         let asked = Asked { name: &self.query, args: self.args, space, caller: &caller, now: self.now };
-        let find = find(catalog, query, asked)?;
-        let rows = look(query, &find)?;
+        let mut find = find(catalog, query, asked)?;
+        let rows = look(query, &mut find)?;
         let said = shaped(catalog, query, &find, rows)?;
         match model::json::length(&said) {
             0..=SAID_MAX => Ok(said),

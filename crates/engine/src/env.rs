@@ -13,6 +13,7 @@ use crate::automation::Automation;
 use crate::entity::{Concept, Row};
 use crate::program::{Compiled, Program};
 use crate::route::occurrence;
+use crate::run;
 use crate::state::State;
 
 /// Rows of a concept that one expression may look through.
@@ -210,8 +211,15 @@ impl Env {
     }
 
     fn steps(&self) -> Value {
-        let all = self.outputs.iter().chain(self.frames.iter().flat_map(|frame| &frame.outputs));
-        all.map(|(id, output)| (id.clone(), json!({ "output": output }))).collect::<Map<_, _>>().into()
+        let mut steps = Map::new();
+        for outputs in [&self.outputs].into_iter().chain(self.frames.iter().map(|frame| &frame.outputs)) {
+            let marked = outputs.keys().any(|key| run::is_mark(key));
+            for (id, output) in outputs.iter().filter(|(id, _)| !run::is_mark(id)) {
+                let mark = if marked { outputs.get(&run::mark(id)) } else { None };
+                steps.insert(id.clone(), step_value(output, mark));
+            }
+        }
+        steps.into()
     }
 
     /// The rows that an expression reads. `state.kind[x]` and `state[x][y]` are one row: what `x` and `y` read stays as it is while
@@ -327,6 +335,18 @@ impl Env {
             })
             .map_err(broken)
     }
+}
+
+/// `steps.<id>`, with seed 000's words beside ours. `mark` stands where there is no output: null for a step that was skipped,
+/// else its error.
+fn step_value(output: &Value, mark: Option<&Value>) -> Value {
+    let (status, error) = match mark {
+        None => ("success", &NULL),
+        Some(Value::Null) => ("skipped", &NULL),
+        Some(error) => ("failed", error),
+    };
+    let metadata = output.as_array().map_or(Value::Null, |items| json!({ "itemCount": items.len() }));
+    json!({"output": output, "result": output, "status": status, "error": error, "metadata": metadata})
 }
 
 pub fn broken(fault: crate::state::Fault) -> Problem {

@@ -61,11 +61,22 @@ pub fn band_of_input(kind: &str, input: &Value) -> Band {
     batch.into_iter().flatten().map(band_of).max().unwrap_or_default()
 }
 
+/// Where outputs say that a step did not do what it says: null when it was skipped, else its error. No step has such an id.
+pub fn mark(id: &str) -> String {
+    format!("{id}{MARK}")
+}
+
+pub fn is_mark(key: &str) -> bool {
+    key.ends_with(MARK)
+}
+
+const MARK: char = '!';
+
 /// How far it has come: the part that `run.moved` writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Walked {
     pub at: Block,
-    /// Outputs of steps by their ids.
+    /// Outputs of steps by their ids. Of one that was skipped, or failed and went on, [`mark`] says so beside it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub outputs: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]

@@ -79,6 +79,9 @@ pub struct State {
     pub format: u32,
     /// Where runs of no space write; set by whoever opens it, no part of what it says.
     pub default_space: String,
+    /// Nothing goes outside, and somebody answers in its stead: steps ask also for what no runner is there for. Set as the
+    /// default space is.
+    pub pretends: bool,
     /// Seals what runs write; set as the default space is, and there once a concept with a secret is declared.
     pub key: Arc<OnceLock<Key>>,
     /// Seals what is written in sealed spaces; set as the default space is.
@@ -143,6 +146,7 @@ impl State {
             before: Chain::ZERO,
             format: 1,
             default_space: "default".to_owned(),
+            pretends: false,
             key: Arc::default(),
             seals: Arc::default(),
             steps: Vec::new(),

@@ -6,10 +6,10 @@ use lang::filter::Filter;
 use model::event::Event;
 use model::topic::{Pattern, is_engine, is_house};
 use model::{Position, Problem};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 use crate::authority::Sight;
-use crate::tenant::Tenant;
+use crate::tenant::{Hearing, Tenant};
 
 /// Most bytes of events handed out at once, unless a single one is larger: what a reader that does not take them
 /// holds in memory.
@@ -47,8 +47,7 @@ pub struct Follower {
     follow: Follow,
     next: Position,
     seen: watch::Receiver<Position>,
-    /// Only for those who name live events: `#` is about what is written down.
-    live: Option<broadcast::Receiver<Arc<Event>>>,
+    live: Hearing,
 }
 
 impl Follower {
@@ -60,7 +59,7 @@ impl Follower {
         if next < tenant.first() {
             return Err(crate::read::gone(tenant.first()));
         }
-        let live = follow.patterns.iter().any(crate::tenant::names_live).then(|| tenant.listen());
+        let live = tenant.listen(&follow.patterns);
         Ok(Follower { tenant, follow, next, seen, live })
     }
 
@@ -107,7 +106,7 @@ impl Follower {
         while let Some((mut births, begun)) = self.tenant.awaited() {
             match begun {
                 Some(tenant) => {
-                    self.live = self.live.take().map(|_| tenant.listen());
+                    self.live = tenant.listen(&self.follow.patterns);
                     (self.seen, self.tenant) = (tenant.watch(), tenant);
                 }
                 None => births.changed().await.map_err(|_| crate::tenant::closing())?,
@@ -125,7 +124,7 @@ impl Follower {
             }
             tokio::select! {
                 changed = self.seen.changed() => changed.map_err(|_| crate::tenant::closing())?,
-                event = heard(&mut self.live) => {
+                event = self.live.next() => {
                     if self.follow.wants(&event) {
                         return Ok(vec![event]);
                     }
@@ -133,16 +132,4 @@ impl Follower {
             }
         }
     }
-}
-
-/// The next live event; never, for who does not listen. What came too fast is skipped.
-async fn heard(live: &mut Option<broadcast::Receiver<Arc<Event>>>) -> Arc<Event> {
-    while let Some(receiver) = live {
-        match receiver.recv().await {
-            Ok(event) => return event,
-            Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => break,
-        }
-    }
-    std::future::pending().await
 }

@@ -20,7 +20,7 @@ use rusqlite::{CachedStatement, Connection};
 use serde_json::{Map, Value};
 
 pub use after::After;
-use bound::Want;
+use bound::{Of, Want};
 pub use index::{Index, Way};
 use narrow::{Narrow, Test};
 
@@ -123,6 +123,14 @@ impl Find {
             Scope { instants: &timed.instants, lengths: &timed.lengths, shorthands: &fields, ..ROOTS };
         let tests = texts.iter().map(|(text, _)| Expr::compile(text, &scope)).collect::<Result<_, _>>()?;
         Ok(Find { concept, space: None, reader: None, tests, narrows, index, sort, asked })
+    }
+
+    /// For rows as they were, perhaps before a field was declared to be an instant or a duration: what they hold there may be
+    /// written otherwise than rows are now, and only the filter reads it.
+    pub fn look_at_past(&mut self) {
+        self.narrows.retain(|narrow| {
+            narrow.column.of == Of::Plain || matches!(narrow.column.name.as_str(), "createdAt" | "updatedAt")
+        });
     }
 
     pub fn wants(&self, row: &Row) -> bool {

@@ -152,6 +152,7 @@ impl Backtest {
     fn new(entropy: Entropy, definitions: &[Definition], head: Position) -> Result<Backtest, Problem> {
         let mut state = State::open(None).map_err(broken)?;
         state.format = FORMAT_OF_RUNS;
+        state.pretends = true;
         state.begin().map_err(broken)?;
         let automations = definitions.iter().filter(|definition| definition.kind() == Kind::Automation);
         Ok(Backtest {

@@ -30,7 +30,7 @@ impl Tenant {
                     self.tail_mut().push(event.clone());
                     registry.route(&event);
                 }
-                Committed::Told(event) => self.say(event),
+                Committed::Told(event) => self.tell(event),
                 Committed::Other(place, record) => self.steer(writer, &mut registry, (place, record)),
             }
         }

@@ -19,21 +19,60 @@ pub const SESSIONS: [&str; 2] = ["session.opened", "session.closed"];
 /// What a follower that does not read may have waiting; what is older is dropped.
 const WAITING_MAX: usize = 256;
 
-pub(super) type Live = broadcast::Sender<Arc<Event>>;
-
-/// Whether only who listens hears of such an event, and the pattern names it.
-pub(crate) fn names_live(pattern: &Pattern) -> bool {
-    let mut topics = model::event::TOLD.iter().chain([&QUERY_EXECUTED]).chain(&SESSIONS);
-    pattern.first_word_literal() && topics.any(|topic| pattern.matches(topic))
+/// Who listens, to each of the two kinds: what happens to runs is told only while somebody names it, since telling costs the
+/// writer time, and `#` does not name it (contracts §0).
+pub(super) struct Live {
+    runs: broadcast::Sender<Arc<Event>>,
+    others: broadcast::Sender<Arc<Event>>,
 }
 
 pub(super) fn channel() -> Live {
-    broadcast::channel(WAITING_MAX).0
+    Live { runs: broadcast::channel(WAITING_MAX).0, others: broadcast::channel(WAITING_MAX).0 }
+}
+
+type Receiver = Option<broadcast::Receiver<Arc<Event>>>;
+
+/// The live events that some patterns take.
+pub(crate) struct Hearing {
+    runs: Receiver,
+    others: Receiver,
+}
+
+impl Hearing {
+    /// The next one; never, for who hears none. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Arc<Event> {
+        tokio::select! {
+            event = heard(&mut self.runs) => event,
+            event = heard(&mut self.others) => event,
+        }
+    }
+}
+
+/// What came too fast is skipped.
+async fn heard(receiver: &mut Receiver) -> Arc<Event> {
+    while let Some(receiver) = receiver {
+        match receiver.recv().await {
+            Ok(event) => return event,
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => break,
+        }
+    }
+    std::future::pending().await
 }
 
 impl Tenant {
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<Event>> {
-        self.0.live.subscribe()
+    pub(crate) fn listen(&self, patterns: &[Pattern]) -> Hearing {
+        let takes = |topics: &[&str]| {
+            let mut pairs =
+                patterns.iter().flat_map(|pattern| topics.iter().map(move |topic| (pattern, topic)));
+            pairs.any(|(pattern, topic)| pattern.receives(topic))
+        };
+        let Live { runs, others } = &self.0.live;
+        let takes_others = takes(&[QUERY_EXECUTED]) || takes(&SESSIONS);
+        Hearing {
+            runs: takes(&model::event::TOLD).then(|| runs.subscribe()),
+            others: takes_others.then(|| others.subscribe()),
+        }
     }
 
     pub(super) fn say_executed(
@@ -44,7 +83,7 @@ impl Tenant {
         (took, count): (Duration, u64),
     ) {
         self.metrics().queried(query, took.as_secs_f64());
-        if !self.is_heard() {
+        if self.0.live.others.receiver_count() == 0 {
             return;
         }
         let payload = json!({
@@ -55,7 +94,7 @@ impl Tenant {
 
     /// Tells who listens that a session of `caller` began or ended.
     pub fn say_session(&self, caller: &Caller, begins: bool, payload: &Value) {
-        if self.is_heard() {
+        if self.0.live.others.receiver_count() > 0 {
             self.say_live(caller, SESSIONS[usize::from(!begins)], None, payload);
         }
     }
@@ -72,15 +111,17 @@ impl Tenant {
             ..Envelope::default()
         };
         let content = Content::new(&payload.to_string(), None);
-        self.say(Arc::new(Event { position: 0, recorded_at: now, envelope, content }));
+        // Nobody listens any more: that is fine.
+        let _ = self.0.live.others.send(Arc::new(Event { position: 0, recorded_at: now, envelope, content }));
     }
 
-    /// Nobody listens any more: that is fine.
-    pub(super) fn say(&self, event: Arc<Event>) {
-        let _ = self.0.live.send(event);
+    /// What happened to a run, to who listens.
+    pub(super) fn tell(&self, event: Arc<Event>) {
+        let _ = self.0.live.runs.send(event);
     }
 
+    /// Whether somebody wants to be told what happens to runs.
     pub(super) fn is_heard(&self) -> bool {
-        self.0.live.receiver_count() > 0
+        self.0.live.runs.receiver_count() > 0
     }
 }

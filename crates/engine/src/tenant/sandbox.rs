@@ -56,10 +56,11 @@ impl Sandbox {
 
     pub fn over(
         ledger: Box<dyn Ledger>,
-        state: State,
+        mut state: State,
         entropy: Entropy,
         moment: Moment,
     ) -> Result<Sandbox, Problem> {
+        state.pretends = true;
         let history = History::open(None).map_err(broken)?;
         let writer = Writer::new(ledger, state, entropy);
         Ok(Sandbox { writer, history, moment, events: Vec::new(), effects: Vec::new(), woken: Vec::new() })
@@ -198,8 +199,11 @@ pub(super) fn shown_effect(run: &Run, wait: u32) -> Option<Value> {
         return None;
     }
     let mut shown = json!({"run": effect.run_id, "kind": effect.kind, "key": effect.key});
-    if let (Value::Object(shown), Value::Object(with)) = (&mut shown, effect.with) {
-        shown.extend(with.into_iter().filter(|(_, value)| !value.is_null()));
+    match (&mut shown, effect.with) {
+        (Value::Object(shown), Value::Object(with)) => {
+            shown.extend(with.into_iter().filter(|(name, value)| name != "kind" && !value.is_null()));
+        }
+        (shown, with) => shown["with"] = with,
     }
     Some(shown)
 }

@@ -105,12 +105,30 @@ impl Walk<'_, '_> {
         Ok((asked(&marks)?, marks))
     }
 
+    /// `exec`, `agent`, `deliver`: without runners they are asked for only where the outside is pretended.
     pub(super) fn outside(&mut self, outside: &Outside, at: &mut Block, path: &str) -> Result<Flow> {
         if outside.runner == TASK {
             return self.task(&outside.with, at, path);
         }
-        let message = format!("no runner configured for \"{}\"", outside.runner);
-        Err(failure(Code::EffectNoRunner, message))
+        if let Some(answer) = self.answer_of(at) {
+            return answer;
+        }
+        if !self.draft.state.pretends {
+            let message = format!("no runner configured for \"{}\"", outside.runner);
+            return Err(failure(Code::EffectNoRunner, message));
+        }
+        self.stands_still()?;
+        let request = Request {
+            kind: outside.runner.clone(),
+            with: self.env.input(self.draft.state, &outside.with)?,
+            key: format!("{}:{path}", self.run.id),
+            attempt: at.failures + 1,
+            scheduled: self.run.occurrence.kind == "schedule",
+            ..Request::default()
+        };
+        let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
+        at.inside = Some(Box::new(Inside::Wait(number)));
+        Ok(Flow::Blocked)
     }
 
     /// What became of what a step asked for; `None`: it has not asked yet.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, Stopped, Walk, failure};
 use crate::condition;
-use crate::run::{Block, Inside, WaitKind};
+use crate::run::{Block, Inside, WaitKind, mark};
 
 impl Walk<'_, '_> {
     pub(super) fn step(&mut self, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {
@@ -23,7 +23,7 @@ impl Walk<'_, '_> {
             at.inside = None;
         } else if at.inside.is_none() && !self.wanted(step)? {
             self.note(path, step, "skipped", at.failures, Map::new());
-            self.bind(step, Value::Null);
+            self.bind_nothing(step, Value::Null);
             return Ok(Flow::Done(Value::Null));
         }
         if at.limit.is_some_and(|limit| self.ended(limit).is_some()) {
@@ -124,7 +124,7 @@ impl Walk<'_, '_> {
         ended.extend(self.lasted(at).map(|seconds| ("duration".to_owned(), seconds.into())));
         self.note(path, step, "failed", at.failures, ended);
         if step.on_error == OnError::Continue {
-            self.bind(step, Value::Null);
+            self.bind_nothing(step, json!({"code": failure.code, "message": failure.message}));
             return Ok(Flow::Done(Value::Null));
         }
         Err(Stopped::Failure(failure))
@@ -172,13 +172,27 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn bind(&mut self, step: &Step, output: Value) {
-        let Some(id) = &step.id else { return };
-        let outputs = match self.env.frames.last_mut() {
+    fn outputs(&mut self) -> &mut Map<String, Value> {
+        match self.env.frames.last_mut() {
             Some(frame) => &mut frame.outputs,
             None => &mut self.env.outputs,
-        };
-        outputs.insert(id.clone(), output);
+        }
+    }
+
+    fn bind(&mut self, step: &Step, output: Value) {
+        let Some(id) = &step.id else { return };
+        let outputs = self.outputs();
+        if outputs.insert(id.clone(), output).is_some() {
+            outputs.remove(&mark(id));
+        }
+    }
+
+    /// It has no output; `error` says why, null that it was skipped.
+    fn bind_nothing(&mut self, step: &Step, error: Value) {
+        self.bind(step, Value::Null);
+        if let Some(id) = &step.id {
+            self.outputs().insert(mark(id), error);
+        }
     }
 
     /// `more` is said where it is not null.

@@ -135,7 +135,10 @@ fn open(disk: &SimDisk, clock: &Arc<ManualClock>, pool: &Arc<Pool>, life: u64) -
     };
     let home = Home::Ledger(Box::new(ledger), opened);
     let entropy = Entropy::seeded(life);
-    Tenant::open(Opening { name: "main".to_owned(), home, layers: Vec::new(), entropy }, around)
+    let tenant =
+        Tenant::open(Opening { name: "main".to_owned(), home, layers: Vec::new(), entropy }, around)?;
+    tenant.pretend_outside()?;
+    Ok(tenant)
 }
 
 fn failed(error: impl std::fmt::Display) -> Problem {

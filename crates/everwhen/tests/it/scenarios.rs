@@ -191,6 +191,81 @@ steps:
 }
 
 #[test]
+fn steps_without_a_runner_are_effects_of_their_kind() {
+    let place = Place::new();
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given:
+  automations:
+    - automation: call
+      triggers: [{event: in.*}]
+      actions:
+        - {id: ran, exec: {command: 'date {{ event.payload.n }}'}}
+        - {id: said, agent: 'look at {{ event.payload.n }}', retry: {max: 2, base: 1s}}
+        - deliver: {to: ops, text: '{{ steps.said.output.text }}'}
+        - publish: {topic: out.got, payload: {code: '{{ ran.code }}'}}
+  effects:
+    - {kind: exec, command: date 2, error: exec.failed}
+    - {kind: exec, output: {code: 0}}
+    - {kind: agent, error: {code: agent.busy, class: transient}, times: 1}
+    - {kind: agent, with: look at 1, output: {text: fine}}
+steps:
+  - publish: {topic: in.a, payload: {n: 1}}
+  - advance: 1m
+  - expect:
+      effects:
+        - {kind: exec, command: date 1}
+        - {kind: agent, with: look at 1, attempt: 1}
+        - {kind: agent, attempt: 2}
+        - {kind: deliver, to: ops, text: fine}
+      emitted: {topic: out.got, payloads: [{code: 0}]}
+  - publish: {topic: in.a, payload: {n: 2}}
+  - expect: {last_run: {status: failed, error: exec.failed}}
+",
+    );
+    place.run(&["test", "s.yaml", "--kill-at-waits"]).ok();
+}
+
+#[test]
+fn steps_say_how_they_ended_also_after_a_wait() {
+    let place = Place::new();
+    place.write(
+        "s.yaml",
+        "
+scenario: s
+given:
+  automations:
+    - automation: tells
+      triggers: [{event: in.*}]
+      actions:
+        - {id: bad, http: {url: 'https://x.test/'}, on_error: continue}
+        - {id: off, if: 'false', vars: {n: 1}}
+        - {id: many, for: x, in: [1, 2, 3], do: [{delay: 1m}]}
+        - delay: 5m
+        - publish:
+            topic: out.said
+            payload:
+              bad: '{{ steps.bad.status }} {{ steps.bad.error.code }}'
+              off: '{{ steps.off.status }}'
+              many: '{{ steps.many.status }}'
+              count: '{{ steps.many.metadata.itemCount }}'
+              same: '{{ steps.many.result == steps.many.output && steps.off.error == null }}'
+  effects: [{kind: http, error: http.refused}]
+steps:
+  - publish: {topic: in.a, payload: {}}
+  - advance: 20m
+  - expect:
+      emitted:
+        topic: out.said
+        payloads: [{bad: failed http.refused, off: skipped, many: success, count: 3, same: true}]
+",
+    );
+    place.run(&["test", "s.yaml", "--kill-at-waits"]).ok();
+}
+
+#[test]
 fn a_refusal_nobody_expected_ends_the_scenario() {
     let steps = "  - answer: {automation: later, value: 1}\n  - expect: {runs: {started: 9}}\n";
     let failures = failures(play(steps));

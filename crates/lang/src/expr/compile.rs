@@ -4,12 +4,19 @@ use model::Code;
 use regex::{Regex, RegexBuilder};
 
 use super::ast::{self, Literal, Op};
-use super::builtins::TYPES;
+use super::builtins::{Function, TYPES, To};
 use super::calls::Call;
 use super::fault::{Fault, Span};
 use super::nearest;
 use super::program::{Base, Kind, Node, Step};
 use super::{Read, Scope};
+
+/// What a part of an expression is known to give.
+#[derive(Clone, Copy)]
+enum Time {
+    Instant,
+    Length,
+}
 
 pub(super) struct Compiler<'s> {
     pub(super) scope: &'s Scope<'s>,
@@ -75,6 +82,7 @@ impl<'s> Compiler<'s> {
                     | Op::GreaterEqual
                     | Op::In
                     | Op::NotIn => Kind::Binary(op, (self.declared(left), self.declared(right)).into()),
+                    Op::Add | Op::Subtract => self.reckoned(op, left, right),
                     _ => Kind::Binary(op, (left, right).into()),
                 }
             }
@@ -216,24 +224,74 @@ impl<'s> Compiler<'s> {
         matches!(&node.kind, ast::Kind::Name(name) if name == "actor" && !local() && self.root(name).is_some())
     }
 
-    /// What is declared to be an instant or a duration is compared as one.
+    /// What is declared to be an instant or a duration is compared and counted with as one.
     fn declared(&self, node: Node) -> Node {
-        let Kind::Path { base: Base::Root(root), steps } = &node.kind else { return node };
         if self.scope.instants.is_empty() && self.scope.lengths.is_empty() {
             return node;
         }
+        let span = node.span;
+        match self.path_time(&node) {
+            Some(Time::Instant) => Node { kind: Kind::Instant(node.into()), span },
+            Some(Time::Length) => Node { kind: Kind::Length(node.into()), span },
+            None => node,
+        }
+    }
+
+    /// `a + b`, `a - b`: of times when both sides are known to be ones. One side alone says too little: `"due " + payload.due`
+    /// is a text.
+    fn reckoned(&self, op: Op, left: Node, right: Node) -> Kind {
+        let sum = match (self.time_of(&left), self.time_of(&right), op) {
+            (Some(Time::Instant), Some(Time::Length), _) => Time::Instant,
+            (Some(Time::Length), Some(Time::Instant), Op::Add) => Time::Instant,
+            (Some(Time::Instant), Some(Time::Instant), Op::Subtract) => Time::Length,
+            (Some(Time::Length), Some(Time::Length), _) => Time::Length,
+            _ => return Kind::Binary(op, (left, right).into()),
+        };
+        let span = left.span.to(right.span);
+        let both = (self.declared(left), self.declared(right)).into();
+        let whole = Node { kind: Kind::Binary(op, both), span }.into();
+        match sum {
+            Time::Instant => Kind::Instant(whole),
+            Time::Length => Kind::Length(whole),
+        }
+    }
+
+    /// What is known before it is computed. Only where something is declared: elsewhere an expression is what it was.
+    fn time_of(&self, node: &Node) -> Option<Time> {
+        if self.scope.instants.is_empty() && self.scope.lengths.is_empty() {
+            return None;
+        }
+        match &node.kind {
+            Kind::Instant(_) | Kind::Call(Function::To(To::Timestamp), _) => Some(Time::Instant),
+            Kind::Length(_)
+            | Kind::Literal(Literal::Duration(_))
+            | Kind::Call(Function::To(To::Duration), _) => Some(Time::Length),
+            Kind::Path { base: Base::Root(root), steps } if steps.is_empty() => {
+                (self.scope.roots[*root] == "now").then_some(Time::Instant).or_else(|| self.path_time(node))
+            }
+            _ => self.path_time(node),
+        }
+    }
+
+    fn path_time(&self, node: &Node) -> Option<Time> {
+        let path = self.path_of(node)?;
+        match () {
+            () if self.scope.instants.contains(&path) => Some(Time::Instant),
+            () if self.scope.lengths.contains(&path) => Some(Time::Length),
+            () => None,
+        }
+    }
+
+    /// `payload.due`; none for what is no path of names from a root.
+    fn path_of(&self, node: &Node) -> Option<String> {
+        let Kind::Path { base: Base::Root(root), steps } = &node.kind else { return None };
         let mut path = self.scope.roots[*root].to_owned();
         for step in steps {
-            let Step::Key(key) = step else { return node };
+            let Step::Key(key) = step else { return None };
             path.push('.');
             path.push_str(key);
         }
-        let span = node.span;
-        match () {
-            () if self.scope.instants.contains(&path) => Node { kind: Kind::Instant(node.into()), span },
-            () if self.scope.lengths.contains(&path) => Node { kind: Kind::Length(node.into()), span },
-            () => node,
-        }
+        Some(path)
     }
 
     /// A path that goes no further is read as far as it goes.

@@ -43,9 +43,9 @@ pub(crate) enum Kind {
     Bind(Box<(Node, Node)>),
     /// `actor.userId`: an actor's text without `user:`.
     UserId(Box<Node>),
-    /// A path that is declared to be an instant, beside a comparison.
+    /// A path that is declared to be an instant, beside a comparison or counted with; and what such counting gives.
     Instant(Box<Node>),
-    /// A path that is declared to be a duration, beside a comparison.
+    /// A path that is declared to be a duration, likewise.
     Length(Box<Node>),
     /// A name that is not known, in a scope that says so only when it is needed.
     Unknown(Box<Fault>),

@@ -248,3 +248,64 @@ fn an_instant_that_has_passed_is_warned_of_at_that_moment_only() {
     );
     assert!(!late.has_errors());
 }
+
+#[test]
+fn shapes_that_strangers_write_give_the_same_definitions() {
+    let pairs = [
+        (
+            "switch: event.payload.kind\n    cases: {a: [{publish: out.a}], b: stop}\n    default: [stop]",
+            "switch: {on: event.payload.kind, cases: {a: {publish: out.a}, b: [{stop: true}]}, default: [{stop: true}]}",
+        ),
+        (
+            "switch: '{{ event.payload.n }}'\n    cases: [{case: [1, 2], do: [{publish: out.a}]}]",
+            "switch: {on: event.payload.n, cases: [{case: [1, 2], do: [{publish: out.a}]}]}",
+        ),
+        ("repeat: 3\n    do: [{publish: out.a}]", "repeat: {count: 3, do: [{publish: out.a}]}"),
+        (
+            "repeat: event.payload.n\n    do: [{publish: out.a}]",
+            "repeat: {count: event.payload.n, do: [{publish: out.a}]}",
+        ),
+        ("repeat: {count: 3}\n    do: [{publish: out.a}]", "repeat: {count: 3, do: [{publish: out.a}]}"),
+        (
+            "repeat: {while: 'event.payload.n > index', max: 5}\n    do: [{publish: out.a}]",
+            "repeat: {while: 'event.payload.n > index', max: 5, do: [{publish: out.a}]}",
+        ),
+        (
+            "parallel: {branches: [{delay: 5m}, [{wait_for: a.b}]], wait: any}",
+            "parallel: [{delay: 5m}, [{wait_for: {event: a.b}}]]\n    wait: any",
+        ),
+        ("fail: {message: no}", "fail: no"),
+        ("http: https://example.org/x", "http: {url: https://example.org/x}"),
+        ("wait_for: order.paid\n    timeout: 1d", "wait_for: {event: order.paid}\n    timeout: 1d"),
+        ("wait_for: [order.paid, order.lost]", "wait_for: {event: [order.paid, order.lost]}"),
+        (
+            "wait_until: 'state[\"v1:a:b\"][\"c\"].n > 1'",
+            "wait_until: {condition: 'state[\"v1:a:b\"][\"c\"].n > 1'}",
+        ),
+    ];
+    let read = |action: &str| {
+        let text = format!("automation: a\ntriggers: [{{event: in.a}}]\nactions:\n  - {action}\n");
+        let files = BTreeMap::from([("a.yaml".to_owned(), text)]);
+        let checked = check_workspace(&files);
+        assert!(!checked.has_errors(), "{}", rendered(&checked, &files));
+        definitions(&checked)
+    };
+    for (shape, ours) in pairs {
+        assert_eq!(read(shape), read(ours), "{shape}");
+    }
+}
+
+#[test]
+fn long_files_of_scenarios_are_read_and_bombs_are_not() {
+    let one = serde_json::json!({"scenario": "s", "steps": vec![1; 3_000]});
+    let long = serde_json::to_string(&vec![one; 100]).unwrap();
+    let values = lang::declare::read_values("s.json", &long).unwrap();
+    assert_eq!(values[0].as_array().map(Vec::len), Some(100));
+    let checked = check_workspace(&BTreeMap::from([("s.json".to_owned(), long)]));
+    assert!(checked.findings.is_empty(), "{:?}", checked.findings);
+    let bomb = (1..9).fold("a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n".to_owned(), |text, n| {
+        let copies = vec![format!("*a{}", n - 1); 9].join(", ");
+        text + &format!("a{n}: &a{n} [{copies}]\n")
+    });
+    assert!(lang::declare::read_values("bomb.yaml", &bomb).is_err());
+}

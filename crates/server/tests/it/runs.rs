@@ -29,6 +29,10 @@ const AUTOMATIONS: &str = r#"
   actions:
     - {id: got, http: {method: GET, url: "https://example.com/x"}}
     - publish: {topic: called, payload: {}, space: default}
+- automation: shell
+  triggers: [{manual: true}]
+  actions:
+    - exec: {command: "date"}
 "#;
 
 fn server() -> Server {
@@ -127,6 +131,15 @@ fn a_start_may_wait_for_the_end_bring_its_event_or_be_only_tried() {
     let outside = server.post("/v1/runs", r#"{"automation":"caller","dry_run":true}"#).ok(200);
     assert_eq!(outside["effects"][0]["url"], "https://example.com/x", "{outside}");
     assert_eq!(outside["events"][0]["topic"], "called");
+    let shell = server.post("/v1/runs", r#"{"automation":"shell","dry_run":true}"#).ok(200);
+    assert_eq!(
+        (&shell["status"], &shell["effects"][0]["kind"]),
+        (&json!("completed"), &json!("exec")),
+        "{shell}"
+    );
+    assert_eq!(shell["effects"][0]["command"], "date", "{shell}");
+    let failed = server.send("POST", "/v1/runs", &headers, r#"{"automation":"shell"}"#).ok(200);
+    assert_eq!(failed["error"]["code"], "effect.no_runner", "{failed}");
     server.post("/v1/runs", r#"{"automation":"nope","dry_run":true}"#).refused(404, "not_found");
     server.post("/v1/runs", r#"{"automation":"share","event":5}"#).refused(400, "request.invalid");
 }

@@ -97,14 +97,17 @@ fn test(text: &str, concept: &Concept, timed: &Timed) -> Option<Test> {
         None => (column(right, concept, timed)?, op.turned()?, left),
     };
     // Beside an argument that is declared to be an instant or a duration the row's value is read as one, too.
-    let is_among = |paths: &[String]| paths.iter().any(|path| path == known);
+    let name: String = known.chars().filter(|c| !c.is_whitespace()).collect();
+    let is_among = |paths: &[String]| paths.contains(&name);
     if (is_among(&timed.instants) && column.of != Of::Instant)
         || (is_among(&timed.lengths) && column.of != Of::Length)
         || !is_plain(known)
     {
         return None;
     }
-    Some(Test { column, op, known: Expr::compile(known, &Scope::rows(&KNOWN)).ok()? })
+    // Counted with as the filter counts.
+    let scope = Scope { instants: &timed.instants, lengths: &timed.lengths, ..Scope::rows(&KNOWN) };
+    Some(Test { column, op, known: Expr::compile(known, &scope).ok()? })
 }
 
 /// A field of the row by its path, or what every row has of itself and an index can be over.
@@ -146,11 +149,17 @@ fn is_word(text: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether it is made of literals, lists, arithmetic and [`KNOWN`] only: no call, no comparison, nothing of the row, and no word
-/// that stands between two values.
+/// Whether it is made of literals, lists, arithmetic and [`KNOWN`] only: no call, no comparison, nothing of the row, no word
+/// that stands between two values, and no `args["t"]`, which is another way to write what may be declared.
 fn is_plain(text: &str) -> bool {
     let (mut word, mut free, mut fits) = (String::new(), false, true);
+    let (mut before, mut indexes) = (' ', false);
     for (c, place) in places(text).chain([(' ', Place::At(0))]) {
+        if place != Place::Text && !c.is_whitespace() {
+            fits &= !(indexes && matches!(c, '"' | '\''));
+            indexes = c == '[' && (before.is_ascii_alphanumeric() || "_]\"'".contains(before));
+            before = c;
+        }
         if place != Place::Text && (c.is_ascii_alphanumeric() || c == '_') {
             word.push(c);
             continue;

@@ -116,13 +116,16 @@ impl Tenant {
         let limit = asking.limit.or(query.paginate.map(|n| n as usize)).unwrap_or(1_000);
         let limit = if query.count { usize::MAX } else { limit };
         let page = Page { limit, cursor: asking.cursor.as_deref(), scan_max: u64::MAX };
-        let answer = |db: &Connection| collect(db, caller, &find, &page);
-        let (rows, next) = match moment {
-            None => self.with_rows(&find.concept, answer)?,
-            Some(moment) => answer(&self.rows_as_of(&find, moment)?)?,
-        };
         let explained = || self.with_rows(&find.concept, |db| explain(db, &find, limit));
         let plan = asking.explain.then(explained).transpose()?;
+        let (rows, next) = match moment {
+            None => self.with_rows(&find.concept, |db| collect(db, caller, &find, &page))?,
+            Some(moment) => {
+                let then = self.rows_as_of(&find, moment)?;
+                find.look_at_past();
+                collect(&then, caller, &find, &page)?
+            }
+        };
         let took = self.real().saturating_sub(began);
         self.say_executed(caller, name, asking.space.as_deref(), (took, rows.len() as u64));
         if query.count {
@@ -140,9 +143,10 @@ impl Tenant {
 
     /// Answers the detached query that a run waits for, beside the writer and over everything recorded so far.
     pub fn answer_query(&self, effect: &Effect) -> (How, Value) {
-        let look = |query: &definition::Query, find: &Find| match &query.as_of {
+        let look = |query: &definition::Query, find: &mut Find| match &query.as_of {
             Some(AsOf::Expr(at)) => {
                 let then = self.rows_as_of(find, moment_of(&at.0, &find.asked)?)?;
+                find.look_at_past();
                 declared::collect(&then, find, query, u64::MAX)
             }
             _ => self.with_rows(&find.concept, |db| declared::collect(db, find, query, u64::MAX)),

@@ -246,6 +246,13 @@ fn taken_over(done: &[&Value], from: usize) -> Walked {
         let in_round = step["path"].as_str().is_some_and(|path| path.contains("]["));
         if let Some(id) = step["id"].as_str().filter(|_| !in_round) {
             walked.outputs.insert(id.to_owned(), step["output"].clone());
+            let (code, message) = (&step["error"]["code"], &step["error"]["message"]);
+            let mark = match step["status"].as_str() {
+                Some("skipped") => Some(Value::Null),
+                Some("failed") => Some(json!({"code": code, "message": message})),
+                _ => None,
+            };
+            walked.outputs.extend(mark.map(|mark| (crate::run::mark(id), mark)));
         }
         let vars: Option<&Map<String, Value>> = step["vars"].as_object();
         walked.vars.extend(vars.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));

@@ -131,6 +131,10 @@ fn filters() -> Vec<String> {
         filters.push(format!("args.v >= {column} && payload.kind == args.w"));
         filters.push(format!("{column} == args.t"));
         filters.push(format!("{column} > args.d && payload.any in args.list"));
+        filters.push(format!("{column} >= args.t - args.d && {column} < now + args.d"));
+        filters.push(format!("{column} == args.d + 0s"));
+        filters.push(format!("{column} == args[\"t\"]"));
+        filters.push(format!("{column} > args['d']"));
     }
     filters.extend(
         ["payload.kind == \"\"", "kind == null", "payload.at < now", "payload.every >= 5m"].map(Into::into),
@@ -215,6 +219,36 @@ async fn what_is_narrowed_beforehand_is_what_a_scan_finds() {
     assert!(found > 1_000, "only {found} rows were looked for");
 }
 
+#[tokio::test]
+async fn declared_instants_and_lengths_are_counted_with() {
+    let forms = [
+        ("payload.at > args.t - args.d", "new"),
+        ("args.t - args.d < payload.at", "new"),
+        ("payload.at <= args.t - args.d", "old"),
+        ("payload.at + payload.every > args.t", "new"),
+        ("payload.at + payload.every <= \"2026-01-31T09:00:00Z\"", "old"),
+        ("args.t - payload.at <= args.d && payload.every < args.d + args.d", "new"),
+        ("payload.every > args.d - 1m && payload.at < args.t - 1h", "old"),
+        ("payload.at == args[\"t\"] - args.d + args.d", "now"),
+    ];
+    let queries = forms.iter().enumerate();
+    let queries = queries.map(|(at, (filter, _))| query(format!("q{at}"), filter, None)).collect();
+    let rows = [
+        json!({"kind": "old", "at": "2026-01-31T08:00:00Z", "every": "5m"}),
+        json!({"kind": "new", "at": "2026-01-31T08:58:00Z", "every": "5m"}),
+        json!({"kind": "now", "at": "2026-01-31T09:00:00Z"}),
+    ];
+    let bench = filled(queries, rows).await;
+    let args = json!({"t": "2026-01-31T10:00:00+01:00", "d": "5m"});
+    for (at, (filter, wanted)) in forms.iter().enumerate() {
+        let asking = Asking { args: map(args.clone()), ..Asking::default() };
+        let found = bench.tenant.query(&Caller::local(), &format!("q{at}"), &asking).unwrap().rows;
+        let kinds: Vec<&str> = found.iter().map(|row| row["fields"]["kind"].as_str().unwrap()).collect();
+        let kinds: Vec<&str> = kinds.into_iter().filter(|kind| *kind != "now" || *wanted == "now").collect();
+        assert_eq!(kinds, [*wanted], "{filter}");
+    }
+}
+
 fn plan(tenant: &Tenant, name: &str, args: Value) -> String {
     let asking = Asking { args: map(args), explain: true, ..Asking::default() };
     tenant.query(&Caller::local(), name, &asking).unwrap().plan.unwrap().join("; ")
@@ -229,6 +263,7 @@ async fn every_comparison_with_something_known_goes_by_an_index() {
         ("payload.n >= args.w && payload.n < 8", None, "(<expr>>? AND <expr><?)"),
         ("payload.at > args.t", None, "(<expr>>?)"),
         ("payload.at > now - 5m", None, "(<expr>>?)"),
+        ("payload.at > args.t - args.d", None, "(<expr>>?)"),
         ("payload.every == 5m", None, "(<expr>>? AND <expr><?)"),
         ("createdAt > args.t", None, "(<expr>>?)"),
         ("payload.kind in [\"a\", args.v]", None, "(<expr>=?)"),
@@ -248,7 +283,7 @@ async fn every_comparison_with_something_known_goes_by_an_index() {
     let bench = filled(queries.collect(), [json!({"n": 4, "kind": "a"})]).await;
     let bench = bench.reopen().await;
     for (at, (filter, sort, expected)) in forms.iter().enumerate() {
-        let args = json!({"v": "a", "w": 5, "list": ["a", "b"], "t": "2026-01-31"});
+        let args = json!({"v": "a", "w": 5, "list": ["a", "b"], "t": "2026-01-31", "d": 60});
         let plan = plan(&bench.tenant, &format!("q{at}"), args);
         let by = if filter.starts_with("id") { "INDEX entity_of" } else { "INDEX entity_by_" };
         assert!(plan.contains(expected) && plan.contains(by), "{filter}: {plan}");
@@ -294,6 +329,8 @@ async fn check_warns_of_the_queries_that_go_through_every_row() {
         "payload.kind == payload.other",
         "payload.n == 1 || payload.n == 2",
         "payload.kind == args.t",
+        "payload.kind == args[\"k\"]",
+        "payload.at > args.t - 1h",
         "payload.kind not in [\"a\"]",
         "payload.kind startsWith \"a\"",
         "when(args.k) { payload.other == args.k }",

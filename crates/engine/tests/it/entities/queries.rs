@@ -102,7 +102,35 @@ async fn a_query_of_then_sees_what_was_changed_made_and_deleted_since() {
 }
 
 #[tokio::test]
-async fn an_answered_query_is_said_live_to_who_names_it_and_is_written_nowhere() {
+async fn a_query_of_then_reads_what_a_field_held_before_it_was_declared_an_instant() {
+    let bench = Bench::new();
+    let declared = |due: &str, wait: &str| {
+        let text = format!(
+            "concept note {{ due {due}  wait {wait} }}\n\
+             query note early {{ filter payload.due < \"2026-01-31T09:30:00Z\" }}\n\
+             query note slow {{ filter payload.wait > 4m }}"
+        );
+        check_workspace(&BTreeMap::from([("t/a.ew".to_owned(), text)])).definitions
+    };
+    bench.tenant.apply("test", declared("string", "any")).await.unwrap();
+    let note = |due: &str, wait: Value| {
+        let fields = map(json!({"due": due, "wait": wait}));
+        engine::entity::Write::of("v1:t:note", Some("a"), Action::Put(fields))
+    };
+    let caller = Caller::local();
+    let then = bench.tenant.write(&caller, note("2026-01-31T10:00:00+01:00", json!("5m"))).await.unwrap();
+    bench.tenant.write(&caller, note("2026-03-01T00:00:00Z", json!(1))).await.unwrap();
+    bench.tenant.apply("test", declared("datetime", "duration")).await.unwrap();
+    bench.tenant.write(&caller, note("2026-04-01T00:00:00Z", json!(2))).await.unwrap();
+    for name in ["early", "slow"] {
+        let as_of = Some(AsOf::Position(then.row.version));
+        let asking = Asking { as_of, ..asking(json!({})) };
+        assert_eq!(ids(&bench.tenant.query(&caller, name, &asking).unwrap().rows), ["a"], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_answered_query_is_said_live_to_who_listens_and_is_written_nowhere() {
     let bench = bench().await;
     put(&bench.tenant, "a", json!({"status": "up", "latency_ms": 3})).await.unwrap();
     let follow = |pattern: &str| {
@@ -123,6 +151,7 @@ async fn an_answered_query_is_said_live_to_who_names_it_and_is_written_nowhere()
     assert!(value.get("position").is_none() && value["payload"]["durationMs"].is_number(), "{value}");
     assert_eq!(bench.tenant.head(), head);
     assert!(all.try_next(10).unwrap().is_empty());
+    assert_eq!(all.next(10).await.unwrap()[0].envelope.topic, "query.executed");
 }
 
 #[tokio::test]

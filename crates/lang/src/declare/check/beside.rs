@@ -6,6 +6,7 @@ use model::definition::Type;
 use super::fits;
 use crate::declare::doc::Doc;
 use crate::declare::finding::{fault, suggest};
+use crate::declare::walk::path;
 use crate::expr::ast::{Kind, Literal, Node, Op};
 use crate::expr::fault::Fault;
 
@@ -24,6 +25,22 @@ pub(super) fn misfits(node: &Node, typed: Typed<'_>) -> Vec<Fault> {
         Op::In | Op::NotIn => one_side(*op, (left, right), typed),
         _ => Vec::new(),
     }
+}
+
+/// `event.band < "red"`: an expression orders texts by their letters, and among those black comes before green.
+pub(super) fn ordered_bands(node: &Node) -> Option<Fault> {
+    let Kind::Binary { op: Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual, left, right } =
+        &node.kind
+    else {
+        return None;
+    };
+    let is_band = |side: &Node| path(side).is_some_and(|names| names.ends_with(&["event", "band"]));
+    if !is_band(left) && !is_band(right) {
+        return None;
+    }
+    let what = "bands are ordered as texts here: amber, black, green, red";
+    let hint = "name those that you mean, event.band in [\"green\", \"amber\"]; a group has max_band";
+    Some(fault(Code::DefinitionType, node.span, what).hint(hint))
 }
 
 fn one_side(op: Op, (field, literal): (&Node, &Node), typed: Typed<'_>) -> Vec<Fault> {

@@ -7,7 +7,7 @@ use super::concept::{INTRINSIC, unknown_field};
 use super::scope::Scope;
 use super::step::is_publish_event;
 use super::{Checker, beside, state};
-use crate::declare::finding::{fault, suggest};
+use crate::declare::finding::{Severity, fault, suggest};
 use crate::declare::print::print;
 use crate::declare::tree::Word;
 use crate::declare::walk::{children, children_mut, path};
@@ -19,6 +19,9 @@ const MACROS: [&str; 8] =
     ["all", "exists", "exists_one", "existsOne", "filter", "map", "transformList", "transformMap"];
 /// Words before a function's name that are no value: `math.abs(x)`.
 const NAMESPACES: [&str; 6] = ["math", "strings", "cel", "base64", "optional", "lists"];
+
+/// What there is below `steps.<id>`.
+const STEP: [&str; 5] = ["output", "result", "status", "error", "metadata"];
 
 /// Roots that functions read under other names, such as `secret("x")`.
 const BEHIND: [&str; 8] = ["secrets", "system", "system_secrets", "error", "now", "vars", "steps", "input"];
@@ -51,6 +54,9 @@ impl Checker<'_> {
     }
 
     fn resolve(&mut self, node: &mut Node, pass: &mut Pass<'_>) {
+        if let Some(odd) = beside::ordered_bands(node) {
+            self.warn(odd);
+        }
         if pass.reads_state() {
             if let Some(steps) = state::steps(node) {
                 self.state_path(&steps, node.span);
@@ -149,6 +155,7 @@ impl Checker<'_> {
             ("steps", Some(step)) => {
                 if scope.names.contains(step) {
                     pass.refs.push(step.clone());
+                    self.step_part(names.get(2), span);
                 } else {
                     let unknown = fault(Code::ExprUnknownName, span, format!("unknown step {step:?}"));
                     self.error(suggest(unknown, step, scope.names.iter().map(String::as_str)));
@@ -161,6 +168,14 @@ impl Checker<'_> {
             }
             _ => {}
         }
+    }
+
+    /// What there is of a step is fixed; anything else would be null.
+    fn step_part(&mut self, part: Option<&String>, span: Span) {
+        let Some(part) = part.filter(|part| !STEP.contains(&part.as_str())) else { return };
+        let unknown =
+            fault(Code::ExprUnknownName, span, format!("a step has no {part:?}: it is always null"));
+        self.warn(suggest(unknown, part, STEP));
     }
 
     fn row_path(&mut self, names: &[String], span: Span, concept: Option<&Concept>) {
@@ -214,7 +229,8 @@ impl Checker<'_> {
     /// Of one in which something was found since `before`, only what else is unknown.
     fn compiles(&mut self, node: &Node, scope: &Scope, before: usize) {
         let roots: Vec<&str> = scope.known().chain(BEHIND).collect();
-        let said: Vec<Span> = self.found[before..].iter().map(|(_, _, fault)| fault.span).collect();
+        let errors = self.found[before..].iter().filter(|(_, severity, _)| *severity == Severity::Error);
+        let said: Vec<Span> = errors.map(|(_, _, fault)| fault.span).collect();
         for mut fault in crate::expr::check(node, &roots) {
             let unknown = fault.code == Code::ExprUnknownName;
             if !said.is_empty() && (!unknown || said.contains(&fault.span)) {

@@ -207,7 +207,11 @@ fn is_known(node: &Node, inside: bool) -> bool {
         NodeKind::Literal(literal) => !matches!(literal, Literal::Bytes(_)),
         NodeKind::List(items) => items.iter().all(|item| is_known(item, inside)),
         NodeKind::Negate(of) => is_known(of, true),
-        NodeKind::Index { of, at } => is_known(of, true) && is_known(at, true),
+        // By a text it may be another way to write what is declared: that is left to the filter.
+        NodeKind::Index { of, at } => {
+            let is_text = matches!(at.kind, NodeKind::Literal(Literal::Text(_)));
+            !is_text && is_known(of, true) && is_known(at, true)
+        }
         NodeKind::Binary { op, left, right } => {
             let counts = matches!(op, Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::Remainder);
             counts && !inside && is_known(left, true) && is_known(right, true)

@@ -134,7 +134,7 @@ impl Checker<'_> {
         } else {
             let what = format!("the filter contradicts its trigger: {}", fact.said);
             let hint = "no event that meets the trigger passes; change one of them";
-            self.error(fault(Code::DefinitionFilter, node.span, what).hint(hint));
+            self.warn(fault(Code::DefinitionFilter, node.span, what).hint(hint));
         }
     }
 

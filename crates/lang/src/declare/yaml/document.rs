@@ -12,17 +12,18 @@ use crate::expr::Span;
 use crate::expr::fault::Fault;
 
 /// Values in a file, copies of aliases counted; more is no definition but a bomb.
-const VALUES_MAX: usize = 200_000;
+pub(super) const VALUES_MAX: usize = 200_000;
 const DEPTH_MAX: usize = 100;
 
-/// Every document of a text. A fault ends the reading; what came before it stays.
-pub(super) fn documents(text: &str, faults: &mut Vec<Fault>) -> Vec<Doc> {
+/// Every document of a text, of so many values at most. A fault ends the reading; what came before it stays.
+pub(super) fn documents(text: &str, values_max: usize, faults: &mut Vec<Fault>) -> Vec<Doc> {
     let text_no_mark = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader {
         parser: Parser::new_from_str(text_no_mark),
         bytes: offsets(text_no_mark, text.len() - text_no_mark.len()),
         anchors: BTreeMap::new(),
         values: 0,
+        values_max,
     };
     let mut docs = Vec::new();
     loop {
@@ -56,6 +57,7 @@ struct Reader<'t> {
     bytes: Vec<u32>,
     anchors: BTreeMap<usize, Doc>,
     values: usize,
+    values_max: usize,
 }
 
 impl<'t> Reader<'t> {
@@ -80,7 +82,7 @@ impl<'t> Reader<'t> {
 
     fn value(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Doc, Fault> {
         self.values += 1;
-        if self.values > VALUES_MAX || depth > DEPTH_MAX {
+        if self.values > self.values_max || depth > DEPTH_MAX {
             let what = "the file holds too many values, or they are nested too deep";
             return Err(fault(Code::YamlInvalid, span, what));
         }

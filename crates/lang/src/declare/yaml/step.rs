@@ -71,6 +71,10 @@ fn step(doc: &Doc, depth: usize, faults: &mut Vec<Fault>) -> Read<Step> {
             format!("actions nested deeper than {DEPTH_MAX} levels"),
         ));
     }
+    if let Some(action) = word(doc) {
+        let (id, when, retry, timeout, on_error) = (None, None, None, None, OnError::Stop);
+        return Ok(Step { id, span: doc.span, when, retry, timeout, on_error, action });
+    }
     let pairs = doc.map("an action")?;
     let mut found: Vec<&Word> =
         pairs.iter().map(|(key, _)| key).filter(|key| ACTIONS.contains(&key.text.as_str())).collect();
@@ -108,6 +112,15 @@ fn step(doc: &Doc, depth: usize, faults: &mut Vec<Fault>) -> Read<Step> {
     Ok(Step { id, span: doc.span, when, retry, timeout, on_error, action: action? })
 }
 
+/// `- stop`: what says all with its name.
+fn word(doc: &Doc) -> Option<Action> {
+    match &doc.kind {
+        Kind::Text(text) if text == "stop" => Some(Action::Stop(None)),
+        Kind::Text(text) if text == "fail" => Some(Action::Fail(None)),
+        _ => None,
+    }
+}
+
 fn on_error(doc: &Doc) -> Read<OnError> {
     match doc.text("continue or stop")?.text.as_str() {
         "continue" => Ok(OnError::Continue),
@@ -124,6 +137,8 @@ fn beside(key: &str) -> &'static [&'static str] {
         "automation" => &["args", "input", "wait"],
         "for" | "for_each" => &["in", "do", "where", "parallel", "index", "as"],
         "parallel" => &["wait"],
+        "switch" => &["cases", "default"],
+        "repeat" => &["do"],
         "stop" => &["error"],
         _ => &[],
     }
@@ -178,6 +193,9 @@ impl Reading<'_> {
             "repeat" => self.repeat(value),
             "atomic" => Ok(Action::Atomic(self.steps(value))),
             "ask" | "approve" => self.ask(value, key == "approve"),
+            "http" if matches!(value.kind, Kind::Text(_)) => {
+                options::http(&[named("url", value)], value.span, self.faults)
+            }
             "http" => options::http(value.map("url, method, headers, body, once")?, value.span, self.faults),
             "exec" => Ok(Action::Outside { runner: "exec", with: value.val() }),
             "agent" => Ok(Action::Outside { runner: "agent", with: value.val() }),
@@ -225,8 +243,12 @@ impl Reading<'_> {
         (kept(timeout, self.faults), kept(on_timeout, self.faults))
     }
 
-    /// The pattern with a filter, or `trigger` with one that events pull.
+    /// The pattern alone or with a filter, or `trigger` with one that events pull.
     fn wait_for(&mut self, value: &Doc) -> Read<Action> {
+        if matches!(value.kind, Kind::Text(_) | Kind::List(_)) {
+            let trigger = options::trigger(&[named("event", value)], value.span, self.faults)?;
+            return Ok(Action::WaitFor { trigger: Box::new(trigger), timeout: None, on_timeout: None });
+        }
         let pairs = value.map("event, filter, timeout")?;
         let own = ["trigger", "timeout", "on_timeout"];
         let known = [
@@ -284,11 +306,18 @@ impl Reading<'_> {
         Ok(Action::Automation { name, args, wait: wait.map(Doc::yes_or_no).transpose()?.unwrap_or(true) })
     }
 
-    /// `switch: {on: EXPR, cases: [{case: v, do: […]}], default: […]}`, or cases as a map from value to actions.
+    /// `switch: {on: EXPR, cases: [{case: v, do: […]}], default: […]}`, or cases as a map from value to actions; also
+    /// `switch: EXPR` with the others beside it.
     fn switch(&mut self, value: &Doc) -> Read<Action> {
-        let pairs = value.map("on, cases, default")?;
-        only(pairs, "switch", &["on", "cases", "default"], self.faults);
-        let on = get(pairs, "on").ok_or_else(|| value.wrong("switch with \"on\""))?.expr()?;
+        let (on, pairs) = match &value.kind {
+            Kind::Map(pairs) => {
+                only(pairs, "switch", &["on", "cases", "default"], self.faults);
+                (get(pairs, "on").ok_or_else(|| value.wrong("switch with \"on\""))?, pairs.as_slice())
+            }
+            _ => (value, self.pairs),
+        };
+        self.nothing_beside(value, &["cases", "default"]);
+        let on = on.expr()?;
         let mut cases = Vec::new();
         match get(pairs, "cases").map(|doc| &doc.kind) {
             Some(Kind::Map(entries)) => {
@@ -340,10 +369,19 @@ impl Reading<'_> {
         }))
     }
 
-    /// A list of actions, or of lists of actions, or of `{name, do}`.
+    /// A list of actions, or of lists of actions, or of `{name, do}`; `wait` beside it, or both in one map.
     fn parallel(&mut self, value: &Doc) -> Read<Action> {
+        let (list, wait) = match &value.kind {
+            Kind::Map(pairs) => {
+                only(pairs, "parallel", &["branches", "wait"], self.faults);
+                self.nothing_beside(value, &["wait"]);
+                let list = get(pairs, "branches").ok_or_else(|| value.wrong("parallel with \"branches\""))?;
+                (list, get(pairs, "wait"))
+            }
+            _ => (value, get(self.pairs, "wait")),
+        };
         let mut branches = Vec::new();
-        for item in value.list("a list of branches")? {
+        for item in list.list("a list of branches")? {
             branches.push(match &item.kind {
                 Kind::Map(pairs) if get(pairs, "do").is_some() && get(pairs, "for").is_none() => {
                     only(pairs, "a branch", &["name", "do"], self.faults);
@@ -353,19 +391,27 @@ impl Reading<'_> {
                 _ => (None, self.steps(item)),
             });
         }
-        let any = match get(self.pairs, "wait") {
+        let any = match wait {
             None => false,
             Some(wait) => options::waits_for_any(&wait.text("all or any")?)?,
         };
         Ok(Action::Parallel { branches, any })
     }
 
+    /// How often and what, or how often with `do` beside it; `repeat: 3` is a count.
     fn repeat(&mut self, value: &Doc) -> Read<Action> {
-        let pairs = value.map("count, while, until or for_each, and do")?;
+        let count = [named("count", value)];
+        let pairs = match &value.kind {
+            Kind::Number(_) | Kind::Text(_) => count.as_slice(),
+            _ => value.map("count, while, until or for_each, and do")?,
+        };
         only(pairs, "repeat", &["count", "while", "until", "for_each", "max", "do", "actions"], self.faults);
         self.one_end(pairs);
-        let body =
-            get(pairs, "do").or(get(pairs, "actions")).ok_or_else(|| value.wrong("repeat with \"do\""))?;
+        let inside = get(pairs, "do").or(get(pairs, "actions"));
+        if inside.is_some() {
+            self.nothing_beside(value, &["do"]);
+        }
+        let body = inside.or(get(self.pairs, "do")).ok_or_else(|| value.wrong("repeat with \"do\""))?;
         let steps = self.steps(body);
         let max = get(pairs, "max").map(|max| max.at_least_one("how often at most")).transpose()?;
         let condition =
@@ -387,6 +433,18 @@ impl Reading<'_> {
             return Err(value.wrong("repeat with \"count\", \"while\", \"until\" or \"for_each\""));
         };
         Ok(Action::Repeat { until, max, steps })
+    }
+
+    /// What is said inside is not said beside it again: one of the two would be passed over in silence.
+    fn nothing_beside(&mut self, value: &Doc, keys: &[&str]) {
+        if !matches!(value.kind, Kind::Map(_)) {
+            return;
+        }
+        for (key, _) in self.pairs.iter().filter(|(key, _)| keys.contains(&key.text.as_str())) {
+            let what = format!("{:?} belongs inside, with the others", key.text);
+            self.faults
+                .push(fault(Code::DefinitionInvalid, key.span, what).hint("write all of it in one place"));
+        }
     }
 
     /// One of them says how often; a second one would be passed over in silence.
@@ -424,12 +482,14 @@ impl Reading<'_> {
     fn ask(&mut self, value: &Doc, approve: bool) -> Read<Action> {
         match &value.kind {
             Kind::Map(pairs) => options::ask(pairs, approve, value.span, self.faults),
-            _ => {
-                let question = (Word { text: "question".to_owned(), span: value.span }, value.clone());
-                options::ask(&[question], approve, value.span, self.faults)
-            }
+            _ => options::ask(&[named("question", value)], approve, value.span, self.faults),
         }
     }
+}
+
+/// What stands alone, under the key that it would have in a map.
+fn named(key: &str, value: &Doc) -> (Word, Doc) {
+    (Word { text: key.to_owned(), span: value.span }, value.clone())
 }
 
 /// A reason, a message, a value; `true` or nothing says none.

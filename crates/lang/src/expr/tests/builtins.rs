@@ -49,6 +49,11 @@ fn what_is_declared_to_be_a_duration_or_an_instant_is_compared_as_one() {
         ("row.w != \"5m\" || row.w > \"soon\" || row.none > 1s", false),
         ("row.at > \"2026-01-01\" && row.at < \"2026-01-02\" && row.at != \"2026-01-01\"", true),
         ("row.at == \"2026-01-01T01:00:01+01:00\" && !(row.at in [\"2026-01-01\"])", true),
+        ("row.at + row.w == \"2026-01-01T00:05:01Z\" && row.w + row.at > row.at - row.w", true),
+        ("row.at - row.at == 0 && row.w + row.s == 300.1 && row.w - 1m == \"4m\"", true),
+        ("timestamp(\"2026-01-01\") + (row.w - row.w) < row.at && row.at - duration(\"2s\") < row.at", true),
+        ("\"due \" + row.at == \"due 2026-01-01T00:00:01Z\" && row.w + 60 == 360", true),
+        ("row.at + row.none > row.at || row.at + row.at > row.at", false),
     ] {
         let expr = Expr::compile(text, &scope).unwrap();
         assert_eq!(expr.test(&[Val::of(&row)]).unwrap_or(false), holds, "{text}");

@@ -29,7 +29,7 @@ fn read(text: &str) -> Vec<Test> {
 }
 
 fn wants(text: &str) -> Vec<Option<Want>> {
-    let args = json!({"n": 2, "t": "2026-01-31", "list": ["x", null], "big": 9007199254740993u64});
+    let args = json!({"n": 2, "t": "2026-01-31", "d": "5m", "list": ["x", null], "big": 9007199254740993u64});
     let asked = Asked { args, actor: "user:ann".into(), now: Timestamp::EPOCH };
     read(text).iter().map(|test| test.narrow(&asked).map(|narrow| narrow.want)).collect()
 }
@@ -84,6 +84,9 @@ fn nothing_else_is() {
         "payload.a == args.t",
         "payload.n > args.d",
         "1 in payload.list",
+        r#"payload.a == args["t"]"#,
+        "payload.n > args [ 'd' ]",
+        "payload.a == args . t",
     ] {
         assert!(read(text).is_empty(), "{text}: {:?}", read(text));
     }
@@ -105,6 +108,10 @@ fn values_are_those_that_the_table_holds() {
         ("payload.at <= args.t", between(None, Some((text("2026-01-31T00:00:00"), true)))),
         ("payload.o.at > now + 1ms", between(Some((text("1970-01-01T00:00:00.001"), false)), None)),
         ("payload.every > 5m", between(Some((Sql::Real(300.0), false)), None)),
+        ("payload.at > args.t - args.d", between(Some((text("2026-01-30T23:55:00"), false)), None)),
+        ("payload.at > now + args.d", between(Some((text("1970-01-01T00:05:00"), false)), None)),
+        ("payload.every > args.d - 1m", between(Some((Sql::Real(240.0), false)), None)),
+        ("payload.n == args.list[0]", Want::OneOf(vec![text("x")])),
     ] {
         assert_eq!(wants(filter), [Some(want)], "{filter}");
     }
@@ -117,4 +124,6 @@ fn values_are_those_that_the_table_holds() {
     assert!(*low < 9007199254740991.0 && *high > 9007199254740995.0);
     assert_eq!(wants("payload.n == [1]"), [None]);
     assert_eq!(wants("payload.n == now"), [None]);
+    // The row's value is read as an instant, too.
+    assert_eq!(wants("payload.a == args.t - args.d"), [None]);
 }
