@@ -114,7 +114,10 @@ pub async fn drain(call: Call) -> Answer {
     let id = match said.get("drainer_id") {
         None => DRAINER,
         Some(Value::String(id)) => id.as_str(),
-        Some(_) => return Err(body::wrong("/drainer_id", "\"drainer_id\" is the name of a group").into()),
+        Some(_) => {
+            let detail = "\"drainer_id\" is the name of a group";
+            return Err(Problem::new(Code::GroupInvalid, detail).at("/drainer_id").into());
+        }
     };
     if tenant.group(id).is_err() {
         let detail = format!("nothing dispatches for the drainer \"{id}\" yet");

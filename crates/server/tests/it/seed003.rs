@@ -61,6 +61,6 @@ fn a_drain_is_refused_while_nothing_dispatches() {
 #[test]
 fn a_drainer_is_named_by_a_text() {
     let server = Server::start();
-    let refused = server.post("/api/events/drain", r#"{"drainer_id":5}"#).refused(422, "request.invalid");
+    let refused = server.post("/api/events/drain", r#"{"drainer_id":5}"#).refused(422, "group.invalid");
     assert_eq!(refused["pointer"], "/drainer_id");
 }

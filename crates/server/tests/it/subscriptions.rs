@@ -80,6 +80,6 @@ fn the_seeds_names_of_columns_are_taken_on_write() {
     );
     assert_eq!(patched.ok(200)["pattern"], "cost.#");
     let both = r#"{"pattern":"a","event_type_glob":"b","automation":"reprice"}"#;
-    let refused = server.put("/v1/subscriptions/t", both).refused(422, "request.invalid");
+    let refused = server.put("/v1/subscriptions/t", both).refused(400, "request.invalid");
     assert_eq!(refused["pointer"], "/event_type_glob");
 }
