@@ -103,6 +103,8 @@ pub struct Prepared {
     pub deferred: Option<Timestamp>,
     /// Brought in from elsewhere: it starts nothing and ends no wait.
     pub quiet: bool,
+    /// Its place in the array it was sent in, which also counts what does not come this far.
+    pub index: Option<usize>,
 }
 
 impl Prepared {
@@ -111,7 +113,15 @@ impl Prepared {
         let event = Arc::new(event);
         let body = event.content.body().map(|json| NewBody::new(entropy.bytes(), json.clone()));
         let record = NewRecord { kind: "event", version: 1, data: encode(&event.envelope), body };
-        Prepared { event, fingerprint: None, record, deferred: None, quiet: false }
+        Prepared { event, fingerprint: None, record, deferred: None, quiet: false, index: None }
+    }
+
+    /// Where in the request a problem with this event is.
+    pub fn place(&self, problem: Problem) -> Problem {
+        match self.index {
+            Some(index) => problem.within(&format!("/{index}")),
+            None => problem,
+        }
     }
 }
 
@@ -347,7 +357,7 @@ fn seal(caller: &Caller, draft: Draft, depth: u32, salt: [u8; 16], deferred: Opt
     };
     let body = event.content.body().map(|body| NewBody::new(salt, body.clone()));
     let record = NewRecord { kind, version: 1, data, body };
-    Prepared { event, fingerprint, record, deferred, quiet: false }
+    Prepared { event, fingerprint, record, deferred, quiet: false, index: None }
 }
 
 fn encode(envelope: &Envelope) -> Vec<u8> {

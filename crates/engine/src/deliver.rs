@@ -129,6 +129,20 @@ impl GroupHandle {
         self.wake.notify_waiters();
     }
 
+    /// Takes a definition that changes limits only: what is out stays out, under its token. False: it chooses otherwise, and the
+    /// group has to begin again.
+    pub fn redefine(&self, definition: &Definition) -> bool {
+        let mut dispatcher = self.dispatcher();
+        if !dispatcher.group.definition.chooses_like(definition) {
+            return false;
+        }
+        dispatcher.group.definition = definition.clone();
+        drop(dispatcher);
+        self.wake.notify_waiters();
+        self.freed.notify_waiters();
+        true
+    }
+
     /// Begins again from the durable half; tokens handed out before are stale.
     pub fn restart(&self, group: Group, epoch: u64) -> Result<(), Problem> {
         let matcher = Matcher::new(&group.definition)?;

@@ -69,6 +69,6 @@ pub use deliver::push::{Ack, Handling, Nack, Subscription};
 pub use engine::{DEFAULT_TENANT, Engine, Health, Options, check_name as check_tenant_name, no_tenant};
 pub use settings::{Limits, Settings};
 pub use tenant::{
-    AsOf, Asking, DeadLetterPage, Found, GroupView, HistoryPage, Lately, Listing, Page, Paging, Query,
-    Redrive, Seen, Settled, Tenant,
+    AsOf, Asking, DeadLetterPage, Explained, Found, GroupView, HistoryPage, Lately, Listing, Page, Paging,
+    Query, Redrive, Seen, Settled, Tenant,
 };

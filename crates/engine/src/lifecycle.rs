@@ -11,7 +11,7 @@ use std::sync::Arc;
 use model::event::{Band, Content, Envelope, Event, Subject, TOLD};
 use model::record::{RunEnded, Status};
 use model::topic::Pattern;
-use model::{Code, Position, Timestamp};
+use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
@@ -43,6 +43,19 @@ const OF_RUNS: [&str; 4] = [STARTED, "automation.completed", "automation.failed"
 /// Whether somebody with this pattern takes what is told of runs.
 pub fn names_runs(pattern: &Pattern) -> bool {
     pattern.first_word_literal() && OF_RUNS.iter().any(|topic| pattern.matches(topic))
+}
+
+/// Refuses a pattern that reaches nothing but steps: several are told of one record, so they have no position by which a group
+/// could hand them out, ack them or find them again.
+pub fn check_for_group(pattern: &Pattern) -> std::result::Result<(), Problem> {
+    let text = pattern.as_str();
+    if !text.starts_with("automation.step.") {
+        return Ok(());
+    }
+    let detail = format!("pattern \"{text}\" reaches only steps of runs, which groups are not given");
+    let hint =
+        format!("a group takes {}; steps are heard by triggers and live followers", OF_RUNS.join(", "));
+    Err(Problem::new(Code::PatternInvalid, detail).hint(hint))
 }
 
 /// Whether an event with this topic is such a view.

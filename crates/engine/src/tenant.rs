@@ -54,6 +54,7 @@ pub(crate) use entity::query as entity_query;
 pub use entity::{Asking, Found, HistoryPage, Lately, Listing, Moment as AsOf, Paging};
 pub(crate) use groups::PULL_MAX;
 pub use groups::{DeadLetterPage, GroupView, Redrive, Settled};
+pub use history::Explained;
 pub use history::changes::{Change, Changes, Changing, Chosen};
 pub(crate) use live::Hearing;
 pub(crate) use open::event_from_json;

@@ -15,7 +15,7 @@ use crate::jsonpath::JsonPath;
 /// Seed 003's names for parts of the envelope, and where they are here, first found.
 const ALIASES: [(&str, &[&str]); 5] = [
     ("$.event_id", &["$.id"]),
-    ("$.event_type", &["$.type", "$.topic"]),
+    ("$.event_type", &["$.topic", "$.type"]),
     ("$.entity_type", &["$.subject.kind"]),
     ("$.entity_id", &["$.subject.id"]),
     ("$.occurred_at", &["$.time", "$.recorded_at"]),

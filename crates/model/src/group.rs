@@ -103,6 +103,16 @@ const FIELDS: [&str; 14] = [
 ];
 
 impl Definition {
+    /// Whether both take the same events, in the same order: they differ in limits at most.
+    pub fn chooses_like(&self, other: &Definition) -> bool {
+        let chooses = |it: &Definition| (it.ordering, it.max_band);
+        self.patterns == other.patterns
+            && self.filter == other.filter
+            && self.space == other.space
+            && self.key == other.key
+            && chooses(self) == chooses(other)
+    }
+
     /// A group over `patterns` with every default.
     pub fn over(patterns: Vec<Pattern>) -> Definition {
         Definition {

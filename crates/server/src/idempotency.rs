@@ -91,10 +91,10 @@ pub fn concerns(method: &Method, path: &str, headers: &HeaderMap) -> bool {
 
 /// Whether several events may be published under one key; each line of NDJSON is a publish of its own.
 pub fn may_concern(method: &Method, path: &str, headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let lines = body::media_type(headers).is_ok_and(|media| media == "application/x-ndjson");
     let of_headers = headers.contains_key("ce-specversion");
     let keyed = method == Method::POST && path == PUBLISH && headers.contains_key(KEY);
-    keyed && !of_headers && !kind.starts_with(b"application/x-ndjson")
+    keyed && !of_headers && !lines
 }
 
 /// Publishes: one event with the header as its key, several of them once.
@@ -190,8 +190,16 @@ async fn prepare(doors: &Arc<Doors>, request: Request<Body>) -> Result<Prepared,
     Ok(Prepared { name, print, tenant, request, path })
 }
 
+/// The key's text; absent when it is empty. Of two nobody could tell which is meant.
+pub fn given(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    if headers.get_all(KEY).iter().nth(1).is_some() {
+        return Err(bad_request(KEY.as_str(), "is given twice").hint("send one key with a request"));
+    }
+    caller::text(headers, &KEY)
+}
+
 fn key(headers: &HeaderMap) -> Result<String, Problem> {
-    let key = caller::text(headers, &KEY)?.unwrap_or_default();
+    let key = given(headers)?.unwrap_or_default();
     if key.is_empty() || key.len() > KEY_BYTES_MAX || key.chars().any(char::is_control) {
         let why = format!("is a text of 1 to {KEY_BYTES_MAX} bytes");
         return Err(

@@ -12,11 +12,11 @@ use hyper::{HeaderMap, StatusCode};
 use model::event::push_text;
 use model::{Code, Problem};
 
-use crate::body;
 use crate::caller::{Call, text};
 use crate::idempotency::{KEY, Noting};
 use crate::lane::Waited;
 use crate::problem::{Answer, bad_request};
+use crate::{body, idempotency};
 
 mod cloud;
 pub mod lines;
@@ -55,6 +55,7 @@ enum Said {
 }
 
 pub async fn publish(call: Call) -> Answer {
+    call.params(&[])?;
     let shape = shape(&call.head.headers)?;
     let key = key(&call.head.headers)?;
     if matches!(shape, Shape::Ndjson) {
@@ -155,7 +156,7 @@ pub fn event_bytes_max(limits: &Limits) -> usize {
 
 /// An empty key would be no key, and a client that sends one believes that it has one.
 pub fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let key = text(headers, &KEY)?.map(str::to_owned);
+    let key = idempotency::given(headers)?.map(str::to_owned);
     if key.is_none() && headers.contains_key(&KEY) {
         let why = "is empty";
         return Err(bad_request(KEY.as_str(), why).hint("give a key, or leave the header out"));

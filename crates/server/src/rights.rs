@@ -228,7 +228,8 @@ pub fn denied(head: &Parts, grant: &Grant) -> Option<Response> {
 /// The one field of a list that is empty; `None` for what is one thing.
 fn list_of(path: &str) -> Option<&'static str> {
     Some(match path {
-        "/v1/events" | "/v1/events/deferred" | "/api/events/recent" => "events",
+        "/v1/events" | "/api/events/recent" => "events",
+        "/v1/events/deferred" => "deferred",
         "/v1/groups" => "groups",
         "/v1/concepts" => "concepts",
         "/v1/automations" => "automations",

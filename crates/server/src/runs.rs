@@ -5,7 +5,7 @@ pub mod operate;
 use axum::extract::Path;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
-use engine::{Caller, Seen, Tenant};
+use engine::{Caller, Explained, Seen, Tenant};
 use hyper::StatusCode;
 use model::record::Outcome;
 use model::{Code, Problem};
@@ -187,10 +187,10 @@ pub async fn explain(Path((what, id)): Path<(String, String)>, call: Call) -> An
     let since = params.instant("since")?;
     let explained = ask_seen(&call, move |seen| match what.as_str() {
         "event" => seen.explain_event(&id),
-        "automation" => seen.explain_automation(&id, since),
+        "automation" => seen.explain_automation(&id, since).map(Explained::from),
         "run" => seen.explain_run(&id),
         _ => Err(Problem::new(Code::NotFound, format!("\"{what}\" cannot be explained"))
             .hint("one of event, automation, run")),
     });
-    ok(&explained.await?)
+    Ok(json_answer(StatusCode::OK, explained.await?.to_json()))
 }

@@ -83,7 +83,7 @@ fn recent_query(params: &Params) -> Result<Query, Problem> {
 }
 
 /// A final `.*` is read as `.#` at seed 003's doors (contracts §14).
-fn glob(text: &str) -> String {
+pub fn glob(text: &str) -> String {
     match text.strip_suffix(".*") {
         Some(front) => format!("{front}.#"),
         None => text.to_owned(),
@@ -111,7 +111,14 @@ pub async fn drain(call: Call) -> Answer {
     let tenant = call.tenant.clone();
     let said = object(&call.bytes(64 * 1024).await?, &["drainer_id", "limit"])?;
     let limit = subscriptions::limit_of(said.get("limit"))?;
-    let id = said.get("drainer_id").and_then(Value::as_str).unwrap_or(DRAINER);
+    let id = match said.get("drainer_id") {
+        None => DRAINER,
+        Some(Value::String(id)) => id.as_str(),
+        Some(_) => {
+            let detail = "\"drainer_id\" is the name of a group";
+            return Err(Problem::new(Code::GroupInvalid, detail).at("/drainer_id").into());
+        }
+    };
     if tenant.group(id).is_err() {
         let detail = format!("nothing dispatches for the drainer \"{id}\" yet");
         let hint = "PUT /v1/subscriptions/ID {\"pattern\", \"automation\"} makes one";

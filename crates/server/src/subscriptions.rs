@@ -7,15 +7,22 @@ use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use crate::aside;
 use crate::body::{self, object, only_json};
 use crate::caller::Call;
 use crate::listing::{self, There};
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
+use crate::{aside, seed003};
 
 const BODY_MAX: usize = 64 << 10;
 const FIELDS: [&str; 7] = ["id", "pattern", "filter", "input_mapper", "automation", "enabled", "group"];
+/// Seed 003's names of columns, and what they are called here.
+const COLUMNS: [(&str, &str); 4] = [
+    ("subscription_id", "id"),
+    ("event_type_glob", "pattern"),
+    ("filter_expr", "filter"),
+    ("workflow_type", "automation"),
+];
 
 /// `GET /v1/subscriptions`
 pub async fn list(call: Call) -> Answer {
@@ -117,7 +124,21 @@ async fn read(call: Call) -> Result<(engine::Tenant, Value), Problem> {
     call.params(&[])?;
     only_json(&call.head.headers)?;
     let tenant = call.tenant.clone();
-    Ok((tenant, Value::Object(object(&call.bytes(BODY_MAX).await?, &FIELDS)?)))
+    let columns = COLUMNS.map(|(column, _)| column);
+    let mut said = object(&call.bytes(BODY_MAX).await?, &[&FIELDS[..], &columns].concat())?;
+    for (column, name) in COLUMNS {
+        let Some(value) = said.remove(column) else { continue };
+        if said.contains_key(name) {
+            let detail = format!("\"{column}\" and \"{name}\" are two names of one field");
+            return Err(body::wrong(&format!("/{column}"), &detail));
+        }
+        let value = match (column, &value) {
+            ("event_type_glob", Value::String(text)) => seed003::glob(text).into(),
+            _ => value,
+        };
+        said.insert(name.to_owned(), value);
+    }
+    Ok((tenant, Value::Object(said)))
 }
 
 async fn put_as(tenant: &engine::Tenant, seen: Seen, id: &str, said: &Value) -> Answer {

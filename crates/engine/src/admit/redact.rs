@@ -48,7 +48,7 @@ impl Redaction {
     }
 
     pub(super) fn apply(&self, draft: &mut Draft, limits: &Limits) -> Result<(), Problem> {
-        if !self.topic.matches(&draft.topic) {
+        if !self.topic.receives(&draft.topic) {
             return Ok(());
         }
         let tree = if self.paths.is_empty() { Value::Null } else { tree_of(draft) };

@@ -27,8 +27,7 @@ pub(super) fn publish(
     let mut entries = Vec::with_capacity(events.len());
     let mut outcomes = Vec::with_capacity(events.len());
     let mut keys: HashMap<(String, String), Keyed> = HashMap::new();
-    let several = events.len() > 1;
-    for (index, prepared) in events.into_iter().enumerate() {
+    for prepared in events {
         match repeated(state, &keys, &prepared) {
             Ok(Some(outcome)) => outcomes.push(outcome),
             Ok(None) => {
@@ -40,9 +39,7 @@ pub(super) fn publish(
                 entries.push(entry);
                 outcomes.push(outcome);
             }
-            Err(Refusal::Problem(problem)) if several => {
-                return Err(problem.within(&format!("/{index}")).into());
-            }
+            Err(Refusal::Problem(problem)) => return Err(prepared.place(problem).into()),
             Err(refusal) => return Err(refusal),
         }
     }

@@ -5,12 +5,10 @@ use model::{Code, Position, Problem};
 use serde_json::{Value, json};
 
 use super::Refusal;
-use crate::automation::Automation;
 use crate::command::{Answer, SubscriptionCommand};
 use crate::decide::publish::engine_event;
 use crate::draft::Draft;
-use crate::gate::{Gate, Passed};
-use crate::route::{self, start};
+use crate::route;
 use crate::walk::{self, Invoked};
 
 pub fn decide(draft: &mut Draft<'_>, command: SubscriptionCommand) -> Result<Answer, Refusal> {
@@ -53,18 +51,17 @@ fn dispatch(
     position: Position,
 ) -> Result<Answer, Refusal> {
     let known = draft.state.catalog.automations.named(automation)?.clone();
-    // Where a pause keeps events, the drain keeps its place.
-    if draft.state.is_paused(automation) {
-        return Ok(Answer::Started {
-            run: None,
-            outcome: Outcome::Pending,
-            reason: Some("paused".to_owned()),
-        });
+    // What takes nothing at the moment has not run: the drain keeps its place. An automation that failed too often switched
+    // itself off on this very event. Nothing is written, because every pass comes here again.
+    let held = match (draft.state.is_paused(automation), draft.state.is_enabled(&known)) {
+        (true, _) => Some("paused"),
+        (false, false) => Some("disabled"),
+        (false, true) => None,
+    };
+    if let Some(reason) = held.map(str::to_owned) {
+        return Ok(Answer::Started { run: None, outcome: Outcome::Pending, reason: Some(reason) });
     }
     let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-    if !draft.state.is_enabled(&known) {
-        return disabled(draft, id, &known, (position, text("space")));
-    }
     let invoked_by = format!("event:{}:{}", text("topic"), text("id"));
     let by = Invoked {
         name: automation,
@@ -91,20 +88,6 @@ fn dispatch(
         push(draft, SubscriptionRecord::Started { id: id.to_owned(), event: position, run: run.clone() })?;
     }
     Ok(Answer::Started { run, outcome: verdict.outcome, reason: verdict.reason })
-}
-
-/// It takes none, and says so.
-fn disabled(
-    draft: &mut Draft<'_>,
-    id: &str,
-    automation: &Automation,
-    (position, space): (Position, String),
-) -> Result<Answer, Refusal> {
-    let passed = Passed::stopped_at(Gate::Start, Outcome::Skipped, "disabled");
-    let verdict = route::verdict(automation, "event", &passed);
-    start::judged(draft, position, verdict, &start::Quoting { spaces: vec![space], run: None })?;
-    push(draft, SubscriptionRecord::Started { id: id.to_owned(), event: position, run: None })?;
-    Ok(Answer::Started { run: None, outcome: Outcome::Skipped, reason: Some("disabled".to_owned()) })
 }
 
 /// Said once of each event that a subscription is stuck on.

@@ -174,7 +174,8 @@ impl Dispatcher {
         match self.slots.get(&event.position).map(|slot| &slot.stand) {
             Some(Stand::InFlight { .. }) => "in_flight",
             Some(_) => "ready",
-            None if event.position <= self.group.floor => "acked",
+            // What was looked at, is wanted and has no slot is settled, whether or not that is recorded yet.
+            None if event.position <= self.scanned || self.group.is_settled(event.position) => "acked",
             None => "ready",
         }
     }
@@ -422,10 +423,19 @@ impl Dispatcher {
         Some(Failing { event, why, delay: None, error: None, halt: false, key, serial })
     }
 
+    fn late(&self, now: Timestamp) -> impl Iterator<Item = Position> {
+        self.deadlines.iter().take_while(move |(at, _)| *at <= now).map(|(_, position)| *position)
+    }
+
+    /// Those that [`Dispatcher::overdue`] ends now, which attempt each was, and for how long it was held.
+    pub fn held_too_long(&self, now: Timestamp) -> Vec<(Arc<Event>, u32, Duration)> {
+        let slots = self.late(now).filter_map(|position| self.slots.get(&position));
+        slots.map(|slot| (slot.event.clone(), slot.failures + 1, now.since(slot.handed_out_at))).collect()
+    }
+
     /// Deliveries whose deadline has passed: each is a failed attempt.
     pub fn overdue(&mut self, now: Timestamp) -> Vec<Failing> {
-        let late: Vec<Position> =
-            self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, position)| *position).collect();
+        let late: Vec<Position> = self.late(now).collect();
         let missed = |failing: Failing| Failing { error: Some("ack deadline missed".to_owned()), ..failing };
         late.into_iter().filter_map(|position| self.doom(position, Why::Failed)).map(missed).collect()
     }

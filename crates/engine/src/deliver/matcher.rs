@@ -93,8 +93,13 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// Refuses a definition whose filter or key cannot be compiled.
+/// Refuses a definition whose filter or key cannot be compiled, or with a pattern that could never be given anything.
 pub fn check(definition: &Definition) -> Result<(), Problem> {
+    for (index, pattern) in definition.patterns.iter().enumerate() {
+        let place =
+            if definition.patterns.len() == 1 { "/pattern".to_owned() } else { format!("/pattern/{index}") };
+        crate::lifecycle::check_for_group(pattern).map_err(|problem| problem.at(place))?;
+    }
     let compiled = Matcher::new(definition);
     compiled.map(|_| ()).map_err(|problem| match problem.code() {
         Code::ExprSyntax | Code::ExprUnknownName | Code::ExprLimit => {

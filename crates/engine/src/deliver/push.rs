@@ -147,9 +147,13 @@ where
         Err(panic) => Err(panicked(panic)),
     };
     let took = tenant.real().saturating_sub(started);
-    tenant.metrics().handled(&delivery.event.envelope.topic, group, handling.is_ok(), took.as_secs_f64());
-    let handled = (delivery.event.as_ref(), delivery.attempt);
-    tenant.trace_handled(group, handled, handling.is_ok(), (tenant.now(), took));
+    let now = tenant.now();
+    // One that missed its deadline was counted as that; nobody takes its answer any more.
+    if now < delivery.deadline {
+        tenant.metrics().handled(&delivery.event.envelope.topic, group, handling.is_ok(), took.as_secs_f64());
+        let handled = (delivery.event.as_ref(), delivery.attempt);
+        tenant.trace_handled(group, handled, handling.is_ok(), (now, took));
+    }
     handling
 }
 

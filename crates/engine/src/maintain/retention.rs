@@ -20,7 +20,8 @@ use crate::read;
 use crate::settings::Retention;
 use crate::tenant::Tenant;
 
-/// An active segment smaller than this is not sealed for its age: the housekeeping's own records would keep it turning.
+/// An active segment smaller than this is sealed for its age only if it has an event in it: the housekeeping's own records would
+/// keep it turning.
 const SEAL_MIN: u64 = 4 << 10;
 /// A tenant that is closed is not opened more often than this to trim it.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
@@ -78,7 +79,7 @@ pub fn run(tenant: &Tenant) -> Result<Option<Trimmed>, Problem> {
 pub(crate) fn next(tenant: &Tenant) -> Result<Option<Timestamp>, Problem> {
     let Some(age) = tenant.settings().retention.age else { return Ok(None) };
     let segments = tenant.with_writer(|writer| Ok(writer.ledger.segments()))?;
-    if segments.len() == 1 && segments[0].bytes < SEAL_MIN {
+    if segments.len() == 1 && segments[0].bytes < SEAL_MIN && first_event(tenant, &segments[0])?.is_none() {
         return Ok(None);
     }
     let oldest = tenant.recorded_at(segments[0].first)?;
@@ -89,16 +90,34 @@ pub(crate) fn next(tenant: &Tenant) -> Result<Option<Timestamp>, Problem> {
 fn seal_if_due(tenant: &Tenant) -> Result<(), Problem> {
     let retention = &tenant.settings().retention;
     let active = tenant.with_writer(|writer| Ok(writer.ledger.segments().last().copied()))?;
-    let Some(active) = active.filter(|active| active.bytes >= SEAL_MIN) else { return Ok(()) };
+    let Some(active) = active else { return Ok(()) };
     let large = retention.bytes.is_some_and(|most| active.bytes > piece(most));
     let old = match retention.age {
-        Some(age) => tenant.recorded_at(active.first)? <= before_now(tenant, age),
+        Some(age) => is_old(tenant, &active, before_now(tenant, age))?,
         None => false,
     };
     if !large && !old {
         return Ok(());
     }
     tenant.with_writer(|writer| writer.ledger.seal().map_err(AppendError::into_error).map_err(read::problem))
+}
+
+fn is_old(tenant: &Tenant, active: &Segment, before: Timestamp) -> Result<bool, Problem> {
+    let oldest = match active.bytes < SEAL_MIN {
+        true => first_event(tenant, active)?,
+        false => Some(tenant.recorded_at(active.first)?),
+    };
+    Ok(oldest.is_some_and(|oldest| oldest <= before))
+}
+
+/// When the first event of a small segment was recorded, if it has one.
+fn first_event(tenant: &Tenant, segment: &Segment) -> Result<Option<Timestamp>, Problem> {
+    let head = tenant.head();
+    if segment.first > head {
+        return Ok(None);
+    }
+    let (events, _) = tenant.events_from(segment.first, head, 1)?;
+    Ok(events.first().map(|event| event.recorded_at))
 }
 
 fn before_now(tenant: &Tenant, age: Duration) -> Timestamp {

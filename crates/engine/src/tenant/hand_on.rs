@@ -96,6 +96,10 @@ impl Tenant {
         let state = &writer.state;
         let Some(group) = state.groups.get(name) else { return };
         let definition = group.definition.clone();
+        if let Some(handle) = registry.get(name).filter(|handle| handle.redefine(&definition)) {
+            registry.put(handle, &definition);
+            return;
+        }
         let handle = match registry.get(name) {
             Some(handle) => handle.restart(group.clone(), self.0.epoch ^ head).map(|()| handle),
             None => GroupHandle::new(group.clone(), self.0.epoch ^ head).map(Arc::new),

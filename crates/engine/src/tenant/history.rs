@@ -343,7 +343,7 @@ impl Tenant {
     }
 
     /// What an event did and did not start, and which groups it is for (contracts §12).
-    pub fn explain_event(&self, id: &str) -> Result<Value, Problem> {
+    pub fn explain_event(&self, id: &str) -> Result<Explained, Problem> {
         let event = self.event(id)?;
         let wanted = Wanted { event: Some(event.position), limit: 1_000, ..Wanted::default() };
         let (mut decisions, _) = self.decisions(&wanted)?;
@@ -357,7 +357,8 @@ impl Tenant {
         })?;
         decisions.extend(others);
         let (waits, groups) = (self.explain_waits(event.position)?, self.explain_groups(&event));
-        Ok(json!({"event": value, "automations": decisions, "waits": waits, "groups": groups}))
+        let told = json!({"automations": decisions, "waits": waits, "groups": groups});
+        Ok(Explained { told, quoted: Some(("event", event.to_json())) })
     }
 
     /// The waits that ended in the commit of an event, because of it.
@@ -416,11 +417,11 @@ impl Tenant {
     }
 
     /// A run, the decision that let it start, and what led to what.
-    pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
+    pub fn explain_run(&self, id: &str) -> Result<Explained, Problem> {
         self.explain_run_seen(self.run(id)?, &Sight::default())
     }
 
-    pub(super) fn explain_run_seen(&self, run: Value, sight: &Sight) -> Result<Value, Problem> {
+    pub(super) fn explain_run_seen(&self, run: Value, sight: &Sight) -> Result<Explained, Problem> {
         let wanted = Wanted {
             automation: run["automation"].as_str().map(str::to_owned),
             limit: 1_000,
@@ -430,13 +431,34 @@ impl Tenant {
         // Not one that was merged into it.
         let let_start = |decision: &Value| decision["run"] == run["id"] && decision["outcome"] != "merged";
         let decision = decisions.into_iter().find(let_start);
-        let lineage = self.lineage_of_run(&run, sight)?;
-        let lineage: Option<Value> = lineage.and_then(|text| serde_json::from_str(&text).ok());
-        let mut explained = json!({ "run": run });
-        for (name, value) in [("decision", decision), ("lineage", lineage)] {
-            value.into_iter().for_each(|value| explained[name] = value);
+        let quoted = self.lineage_of_run(&run, sight)?.map(|text| ("lineage", text));
+        let mut told = json!({ "run": run });
+        decision.into_iter().for_each(|decision| told["decision"] = decision);
+        Ok(Explained { told, quoted })
+    }
+}
+
+/// Why something happened or did not.
+pub struct Explained {
+    /// An object that has something in it.
+    pub told: Value,
+    /// The member with events in it, as text: payloads keep every digit.
+    quoted: Option<(&'static str, String)>,
+}
+
+impl Explained {
+    pub fn to_json(&self) -> String {
+        let told = self.told.to_string();
+        match &self.quoted {
+            Some((name, text)) => format!("{{\"{name}\":{text},{}", &told[1..]),
+            None => told,
         }
-        Ok(explained)
+    }
+}
+
+impl From<Value> for Explained {
+    fn from(told: Value) -> Explained {
+        Explained { told, quoted: None }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The publish path on the caller's side: admit, watch the groups that must not be outrun, ask the writer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,17 +22,25 @@ const BLOCK_MAX: Duration = Duration::from_secs(10);
 /// Says who notes what about events that are about to be recorded.
 pub type Note<'a> = &'a (dyn Fn(Vec<Expected>) -> (Caller, Draft) + Send + Sync);
 
-/// What is known of an event's outcome before the writer was asked.
+/// What is known of an event's outcome before the writer was asked. A key that somebody else takes in that moment makes it
+/// another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expected {
-    /// In the order of the drafts, right before the note; one whose key is a repeat is not there.
+    /// In the order of the drafts, right before the note.
     Recorded {
         id: String,
     },
     /// A record right before the note, too.
     Deferred {
         until: Timestamp,
-        keyed: bool,
+    },
+    /// Its key is that of the event at this position.
+    Repeated {
+        position: Position,
+    },
+    /// Its key is that of an earlier draft.
+    Again {
+        index: usize,
     },
     Known(Outcome),
 }
@@ -50,16 +59,31 @@ impl Admitted {
         self.outcomes.iter().map(move |known| if known.is_none() { events.next() } else { None })
     }
 
-    /// Draft by draft, what becomes of it unless its key is a repeat.
-    fn expected(&self) -> Vec<Expected> {
+    /// Each event is told which draft it was.
+    fn tell_places(&mut self) {
+        let to_writer = self.outcomes.iter().enumerate().filter(|(_, known)| known.is_none());
+        self.events.iter_mut().zip(to_writer).for_each(|(event, (index, _))| event.index = Some(index));
+    }
+
+    /// Draft by draft, what becomes of it; `stands` says what its key already stands for in the ledger.
+    fn expected(&self, stands: impl Fn(&Prepared) -> Option<Expected>) -> Vec<Expected> {
         let mut events = self.events.iter();
-        let written = |event: &Prepared| match event.deferred {
-            Some(until) => Expected::Deferred { until, keyed: event.event.envelope.key.is_some() },
-            None => Expected::Recorded { id: event.event.envelope.id.clone() },
+        let mut firsts = HashMap::new();
+        let mut written = |index: usize, event: &Prepared| {
+            let first = key_of(event).map_or(index, |(source, key)| {
+                *firsts.entry((source.map(str::to_owned), key.to_owned())).or_insert(index)
+            });
+            if first < index {
+                return Expected::Again { index: first };
+            }
+            stands(event).unwrap_or_else(|| match event.deferred {
+                Some(until) => Expected::Deferred { until },
+                None => Expected::Recorded { id: event.event.envelope.id.clone() },
+            })
         };
-        let each = self.outcomes.iter().map(|known| match known {
+        let each = self.outcomes.iter().enumerate().map(|(index, known)| match known {
             Some(outcome) => Some(Expected::Known(outcome.clone())),
-            None => events.next().map(written),
+            None => events.next().map(|event| written(index, event)),
         });
         each.flatten().collect()
     }
@@ -186,6 +210,7 @@ impl Tenant {
         let mut admitted = self
             .admit(caller, drafts, &mut || index += 1)
             .map_err(|problem| problem.within(&format!("/{index}")))?;
+        admitted.tell_places();
         let mut index = 0;
         let paced = topics.iter().zip(admitted.each()).enumerate().map(|(i, (topic, event))| {
             index = i;
@@ -194,7 +219,7 @@ impl Tenant {
         let paced = self.keep_pace(caller, paced).await;
         paced.map_err(|problem| problem.within(&format!("/{index}")))?;
         if let Some(note) = note {
-            let (house, draft) = note(admitted.expected());
+            let (house, draft) = note(admitted.expected(|event| self.stands(event)));
             let noted = self.admit(&house, vec![draft], &mut || {})?;
             admitted.events.extend(noted.events);
             admitted.outcomes.extend(noted.outcomes);
@@ -326,15 +351,14 @@ impl Tenant {
         if caller.sight.is_whole() {
             return Ok(());
         }
-        for (index, event) in events.iter().enumerate() {
+        for event in events {
             let Some((source, key)) = key_of(event) else { continue };
             let known = self.with_writer(|writer| writer.state.key(source, key).map_err(broken))?;
             let Some(first) = known.filter(|first| first.deferred_until.is_none()) else { continue };
             let stands = self.event(&first.position.to_string()).ok();
             if stands.is_some_and(|event| !caller.sight.sees_event(&event)) {
                 let taken = conflict(key, &first, event.fingerprint.unwrap_or_default());
-                let taken = if events.len() > 1 { taken.within(&format!("/{index}")) } else { taken };
-                return Err(self.veiled(caller, taken));
+                return Err(self.veiled(caller, event.place(taken)));
             }
         }
         Ok(())
@@ -373,6 +397,16 @@ impl Tenant {
         let Some((source, key)) = event.and_then(key_of) else { return false };
         self.with_writer(|writer| Ok(writer.state.key(source, key).is_ok_and(|known| known.is_some())))
             .unwrap_or(false)
+    }
+
+    /// What a key stands for in the ledger.
+    fn stands(&self, event: &Prepared) -> Option<Expected> {
+        let (source, key) = key_of(event)?;
+        let first = self.with_writer(|writer| writer.state.key(source, key).map_err(broken)).ok()??;
+        Some(match first.deferred_until {
+            Some(until) => Expected::Known(Outcome::Deferred { until }),
+            None => Expected::Repeated { position: first.position },
+        })
     }
 
     /// Holds or refuses a publish from outside while a group that must not fall behind has fallen behind.

@@ -20,7 +20,7 @@ use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
 use super::search::Deferred;
-use super::{DeadLetterPage, GroupView, Tenant};
+use super::{DeadLetterPage, Explained, GroupView, Tenant};
 use crate::authority::Sight;
 use crate::deliver::{Delivery, Token};
 use crate::history::read::Wanted;
@@ -157,12 +157,13 @@ impl Seen {
         Ok((decisions, next))
     }
 
-    pub fn explain_event(&self, id: &str) -> Result<Value, Problem> {
+    pub fn explain_event(&self, id: &str) -> Result<Explained, Problem> {
         let event = self.event(id)?;
-        let mut told = self.tenant.explain_event(&event.position.to_string())?;
+        let mut explained = self.tenant.explain_event(&event.position.to_string())?;
         if self.sight.sees_all() {
-            return Ok(told);
+            return Ok(explained);
         }
+        let told = &mut explained.told;
         let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
         if let Some(groups) = told["groups"].as_array_mut() {
             groups.retain(|group| self.is_shown(&text(group, "group")).is_ok());
@@ -170,7 +171,7 @@ impl Seen {
         if let Some(waits) = told["waits"].as_array_mut() {
             waits.retain(|wait| self.run(&text(wait, "run")).is_ok());
         }
-        Ok(told)
+        Ok(explained)
     }
 
     pub fn explain_automation(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
@@ -207,7 +208,7 @@ impl Seen {
         Ok(counts)
     }
 
-    pub fn explain_run(&self, id: &str) -> Result<Value, Problem> {
+    pub fn explain_run(&self, id: &str) -> Result<Explained, Problem> {
         self.tenant.explain_run_seen(self.run(id)?, &self.sight)
     }
 

@@ -278,8 +278,8 @@ impl Tenant {
         let dispatch = SubscriptionCommand::Dispatch { id, automation, input, event, position };
         match self.ask(Command::Run(RunCommand::Subscription(dispatch))).await {
             Ok(Answer::Started { run: None, reason, .. }) => Ok(match reason.as_deref() {
-                Some("conditions" | "disabled") => Ok(None),
-                Some("paused") => Err(Dispatched::Unfinished),
+                Some("conditions") => Ok(None),
+                Some("paused" | "disabled") => Err(Dispatched::Unfinished),
                 other => {
                     Err(Dispatched::Failed(format!("it was not started: {}", other.unwrap_or_default())))
                 }

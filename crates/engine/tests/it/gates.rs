@@ -449,7 +449,7 @@ async fn an_old_event_is_explained_by_the_definition_of_its_time() {
     let old = rig.publish("in.a", 1).await;
     apply(&rig, &SEES.replace("LIMIT", "0")).await;
     rig.crash();
-    let told = rig.tenant.explain_event(&old.to_string()).unwrap()["automations"][0].clone();
+    let told = rig.tenant.explain_event(&old.to_string()).unwrap().told["automations"][0].clone();
     assert_eq!((&told["outcome"], &told["gate"]), (&json!("filtered"), &json!("filter")), "{told}");
     assert_eq!(told["values"]["filter"], "event.payload.n > 1");
     apply(
@@ -461,7 +461,7 @@ async fn an_old_event_is_explained_by_the_definition_of_its_time() {
         ),
     )
     .await;
-    let told = rig.tenant.explain_event(&old.to_string()).unwrap()["automations"][1].clone();
+    let told = rig.tenant.explain_event(&old.to_string()).unwrap().told["automations"][1].clone();
     assert_eq!((&told["automation"], &told["outcome"]), (&json!("b"), &json!("not_matched")), "{told}");
     assert_eq!(told["values"]["declared"], "after the event");
 }

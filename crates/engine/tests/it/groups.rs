@@ -91,6 +91,33 @@ async fn a_missed_deadline_is_an_attempt_and_its_token_is_stale() {
     assert_eq!(bench.tenant.ack("g", &tokens(&first), false).await.unwrap().stale.len(), 1);
     bench.pass(2.0);
     assert_eq!(bench.pull("g", 1).await[0].attempt, 2);
+    let topics = bench.tenant.metrics().topics();
+    let (_, topic) = topics.iter().find(|(topic, _)| topic.as_ref() == "a").expect("it is counted");
+    let handled = topic.groups();
+    assert_eq!((handled[0].1.ok(), handled[0].1.err(), handled[0].1.seconds.read().count), (0, 1, 1));
+}
+
+#[tokio::test]
+async fn new_limits_leave_what_is_out_under_its_token_and_a_new_pattern_does_not() {
+    let bench = Bench::new();
+    let put = async |pattern: &str, max_retries: u32| {
+        let body = json!({"pattern": pattern, "ordering": "strict", "max_retries": max_retries, "ack_deadline": "5s"});
+        bench.tenant.put_group("g", &body).await.unwrap();
+    };
+    put("a", 0).await;
+    let first = bench.publish("a", 1).await;
+    let second = bench.publish("a", 2).await;
+    let got = bench.pull("g", 10).await;
+    put("a", 7).await;
+    assert!(bench.pull("g", 10).await.is_empty(), "the first is still out");
+    bench.tenant.nack("g", &tokens(&got), Some(Duration::ZERO), None).await.unwrap();
+    let got = bench.pull("g", 10).await;
+    assert_eq!((positions(&got), got[0].attempt), (vec![first], 2), "the new limit holds");
+    assert_eq!(bench.tenant.ack("g", &tokens(&got), true).await.unwrap().done, 1);
+    let got = bench.pull("g", 10).await;
+    put("#", 7).await;
+    assert_eq!(bench.tenant.ack("g", &tokens(&got), true).await.unwrap().stale.len(), 1);
+    assert_eq!(positions(&bench.pull("g", 10).await), [second]);
 }
 
 #[tokio::test]

@@ -46,6 +46,10 @@ async fn a_batch_is_all_or_none() {
     let problem = bench.tenant.publish_all(&Caller::local(), batch).await.unwrap_err();
     assert_eq!((problem.code(), problem.pointer()), (Code::EventKeyConflict, Some("/1/key")));
     assert_eq!(bench.tenant.head(), 1);
+    let alone = bench.tenant.publish_all(&Caller::local(), vec![keyed("k", 2)]).await.unwrap_err();
+    assert_eq!(alone.pointer(), Some("/0/key"), "an array of one is an array");
+    let alone = bench.tenant.publish(&Caller::local(), keyed("k", 2)).await.unwrap_err();
+    assert_eq!(alone.pointer(), Some("/key"));
     let batch = vec![Draft::new("x", &json!(1)), Draft::new("y", &json!(2)), keyed("z", 1), keyed("z", 1)];
     let outcomes = bench.tenant.publish_all(&Caller::local(), batch).await.unwrap();
     let positions: Vec<_> = outcomes.iter().map(Outcome::position).collect();

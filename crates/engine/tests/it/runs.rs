@@ -208,6 +208,9 @@ async fn a_group_that_names_them_takes_what_became_of_runs_and_no_other_does() {
     put("ends", "automation.completed").await;
     put("all", "automation.#").await;
     put("users", "#").await;
+    let steps = json!({"pattern": ["in.*", "automation.step.*"]});
+    let refused = rig.tenant.put_group("steps", &steps).await.unwrap_err();
+    assert_eq!((refused.code(), refused.pointer()), (model::Code::PatternInvalid, Some("/pattern/1")));
     publish(&rig, "in.good", json!({})).await;
     publish(&rig, "in.bad", json!({})).await;
     let told = |deliveries: &[engine::Delivery]| -> Vec<(String, String)> {

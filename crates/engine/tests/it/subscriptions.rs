@@ -105,22 +105,45 @@ async fn what_cannot_be_a_subscription_is_refused_where_it_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_paused_automation_holds_the_drain_and_one_that_is_off_takes_nothing() {
+async fn an_automation_that_is_paused_or_off_holds_the_drain_until_it_takes_events_again() {
     let rig = rig(GOOD).await;
     price(&rig).await;
-    rig.tenant.set_automation("reprice", Toggle::Pause).unwrap();
-    publish(&rig, "price.changed", json!({"sku": "one", "new": 10})).await;
-    let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
-    assert!(drained.triggered.is_empty() && drained.halted_on.is_some(), "{drained:?}");
-    assert!(emitted(&rig, "workflow.dispatch_failed").is_empty(), "nothing failed");
-    rig.tenant.set_automation("reprice", Toggle::Resume).unwrap();
-    rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
-    assert_eq!(emitted(&rig, "out.priced").len(), 1);
+    let on_and_off = [
+        ([Toggle::Pause].as_slice(), Toggle::Resume),
+        (&[Toggle::Disable], Toggle::Enable),
+        (&[Toggle::Pause, Toggle::Disable, Toggle::Resume], Toggle::Enable),
+    ];
+    for (done, (offs, on)) in on_and_off.into_iter().enumerate() {
+        publish(&rig, "price.changed", json!({"sku": done, "new": 10})).await;
+        for off in offs {
+            rig.tenant.set_automation("reprice", *off).unwrap();
+            let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+            assert!(drained.triggered.is_empty() && drained.halted_on.is_some(), "{off:?}: {drained:?}");
+        }
+        assert!(emitted(&rig, "workflow.dispatch_failed").is_empty(), "nothing failed");
+        rig.tenant.set_automation("reprice", on).unwrap();
+        let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+        assert_eq!((drained.halted_on, emitted(&rig, "out.priced").len()), (None, done + 1));
+    }
+    publish(&rig, "price.changed", json!({"sku": "off", "new": 10})).await;
     rig.tenant.set_automation("reprice", Toggle::Disable).unwrap();
-    publish(&rig, "price.changed", json!({"sku": "two", "new": 10})).await;
+    rig.tenant.enable_subscription("a-price", false).await.unwrap();
     let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
-    assert!(drained.triggered.is_empty() && drained.halted_on.is_none(), "{drained:?}");
-    rig.tenant.set_automation("reprice", Toggle::Enable).unwrap();
-    rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
-    assert_eq!(emitted(&rig, "out.priced").len(), 1, "what came while it was off is over");
+    assert_eq!(drained.halted_on, None, "a subscription that is off holds nothing");
+}
+
+#[tokio::test]
+async fn an_automation_that_switched_itself_off_still_holds_the_event_it_failed_on() {
+    let rig = rig(&format!("{GOOD}{BAD}")).await;
+    put(&rig, "second", json!({"pattern": "price.*", "automation": "second"})).await;
+    publish(&rig, "price.changed", json!({"sku": "one"})).await;
+    for pass in 1..=5 {
+        let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+        assert!(drained.halted_on.is_some(), "pass {pass}: {drained:?}");
+    }
+    assert_eq!(emitted(&rig, "automation.disabled").len(), 1);
+    apply(&rig, &format!("{GOOD}{MENDED}")).await;
+    rig.tenant.set_automation("second", Toggle::Enable).unwrap();
+    let drained = rig.tenant.drain_subscriptions("workflow_runner", 1_000).await.unwrap();
+    assert_eq!((drained.halted_on, emitted(&rig, "out.second").len()), (None, 1));
 }

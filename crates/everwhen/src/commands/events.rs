@@ -11,16 +11,22 @@ use crate::reach::Reach;
 use crate::reach::events::Finding;
 use crate::session::Session;
 
+/// Events that a search shows unless it says how many.
+const LIMIT: usize = 100;
+
 /// Find events, show one, or show where it came from
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
+  everwhen events --space shop --order desc --limit 5
   everwhen events list --topic 'order.*' --since 1h --limit 20
   everwhen events get 42 --json
   everwhen events lineage 42")]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
+    #[command(flatten)]
+    list: List,
 }
 
 #[derive(Subcommand)]
@@ -62,7 +68,8 @@ Examples:
     },
 }
 
-#[derive(clap::Args, Default)]
+// No doc comment: it would become that of `events`, where these flags stand, too.
+#[derive(clap::Args)]
 pub struct List {
     /// Which topics: * is one word, # any number of words
     #[arg(long, value_name = "PATTERN")]
@@ -92,8 +99,23 @@ pub struct List {
     #[arg(long, value_parser = ["asc", "desc"], default_value = "asc")]
     order: String,
     /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = limit)]
+    #[arg(long, value_name = "N", default_value_t = LIMIT, value_parser = limit)]
     limit: usize,
+}
+
+impl List {
+    fn says_something(&self) -> bool {
+        let List { topic, space, subject, after, before, since, until, filter, order, limit } = self;
+        let texts = [topic, space, subject, since, until, filter];
+        let positions = after.or(*before);
+        texts.into_iter().any(Option::is_some) || positions.is_some() || order != "asc" || *limit != LIMIT
+    }
+}
+
+/// Flags of a search before another word would say nothing.
+fn before_its_word() -> Problem {
+    Problem::new(Code::UsageInvalid, "flags of a search stand before a word that they do not belong to")
+        .hint("write them after it: everwhen events list --topic 'order.*'")
 }
 
 fn limit(text: &str) -> Result<usize, String> {
@@ -101,7 +123,12 @@ fn limit(text: &str) -> Result<usize, String> {
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
-    match args.what.unwrap_or(What::List(List { limit: 100, ..List::default() })) {
+    let what = match args.what {
+        None => What::List(args.list),
+        Some(_) if args.list.says_something() => return Err(before_its_word().into()),
+        Some(what) => what,
+    };
+    match what {
         What::List(list) => {
             let (most, finding) = (list.limit, finding(list)?);
             show::remark_on_pattern(&session.out, finding.topic.as_deref().unwrap_or_default());

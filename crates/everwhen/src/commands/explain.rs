@@ -53,11 +53,14 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         What::Run { id } => ("run", id, None),
     };
     let explained = reach.explain(what, id, since).await?;
-    session.out.result(&explained, || match what {
-        "event" => event(&explained),
-        "automation" => automation(&explained),
-        _ => of_run(&explained),
-    })
+    let read = || -> Value { serde_json::from_str(&explained).unwrap_or_default() };
+    session.out.line(&match what {
+        _ if session.out.json => explained,
+        "event" => event(&read()),
+        "automation" => automation(&read()),
+        _ => of_run(&read()),
+    })?;
+    session.out.flush()
 }
 
 fn decision(decision: &Value) -> String {

@@ -33,8 +33,13 @@ enum What {
     #[command(after_long_help = "\
 Examples:
   everwhen groups list
+  everwhen groups list --space shop
   everwhen groups list --json | jq .lag")]
-    List,
+    List {
+        /// Only groups that take the events of this space alone
+        #[arg(long, value_name = "NAME")]
+        space: Option<String>,
+    },
     /// One group with everything about it
     #[command(after_long_help = "\
 Examples:
@@ -226,7 +231,9 @@ struct Put {
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match args.what {
         What::Put(put) => return run_put(&put, session).await,
-        What::List => return list(&Reach::existing(session).await?, session).await,
+        What::List { space } => {
+            return list(&Reach::existing(session).await?, space.as_deref(), session).await;
+        }
         _ => {}
     }
     let reach = Reach::existing(session).await?;
@@ -273,7 +280,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         What::Pause { name } => shown(session, &reach.pause(&name).await?),
         What::Resume { name } => shown(session, &reach.resume(&name).await?),
-        What::List | What::Put(_) => Ok(()),
+        What::List { .. } | What::Put(_) => Ok(()),
     }
 }
 
@@ -330,8 +337,9 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "not a duration; write it like 30s, 5m or 1h30m".to_owned())
 }
 
-async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {
-    let groups = reach.groups().await?;
+async fn list(reach: &Reach, space: Option<&str>, session: &Session) -> Result<(), Stop> {
+    let mut groups = reach.groups().await?;
+    groups.retain(|group| space.is_none_or(|space| group["space"] == space));
     if session.out.json {
         groups.iter().try_for_each(|group| session.out.line(&group.to_string()))?;
         return session.out.flush();

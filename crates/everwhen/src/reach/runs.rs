@@ -4,11 +4,12 @@ mod operate;
 
 use std::time::Duration;
 
-use engine::Caller;
 use engine::clock::Move;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
+use engine::{Caller, Explained};
 use model::{Problem, Timestamp};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 pub use operate::{Start, no_edge};
@@ -143,18 +144,22 @@ impl Reach {
         }
     }
 
-    /// Why something happened or did not: `event`, `automation` or `run`.
-    pub async fn explain(&self, what: &str, id: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
+    /// Why something happened or did not: `event`, `automation` or `run`; as text, so that payloads keep every digit.
+    pub async fn explain(&self, what: &str, id: &str, since: Option<Timestamp>) -> Result<String, Problem> {
         match self {
-            Reach::Local(local) => match what {
-                "event" => local.tenant.explain_event(id),
-                "automation" => local.tenant.explain_automation(id, since),
-                _ => local.tenant.explain_run(id),
-            },
+            Reach::Local(local) => {
+                let explained = match what {
+                    "event" => local.tenant.explain_event(id),
+                    "automation" => local.tenant.explain_automation(id, since).map(Explained::from),
+                    _ => local.tenant.explain_run(id),
+                };
+                explained.map(|explained| explained.to_json())
+            }
             Reach::Remote(client) => {
                 let since = since.map(|since| since.to_string());
                 let query = query(&[("since", since.as_deref())]);
-                client.get(&format!("/v1/explain/{what}/{}{query}", escape(id))).await
+                let path = format!("/v1/explain/{what}/{}{query}", escape(id));
+                client.get::<Box<RawValue>>(&path).await.map(|text| text.get().to_owned())
             }
         }
     }

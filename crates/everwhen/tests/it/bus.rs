@@ -102,6 +102,29 @@ fn dead_letters_belong_to_who_is_named_or_had_gone_past_them_or_to_a_group_of_th
 }
 
 #[test]
+fn a_letter_whose_event_the_log_has_not_is_a_dead_letter_also_above_what_was_settled() {
+    let place = Place::new();
+    place.write("bus/wal/a.00000001.jsonl", &(line(1, "a", 1) + &line(2, "a", 2)));
+    place.write("bus/offsets/a__g.json", r#"{"committed":1}"#);
+    place.write("bus/offsets/a__h.json", r#"{"committed":1}"#);
+    let numbered = |offset: u64, group: Option<&str>| {
+        let mut letter: serde_json::Value = serde_json::from_str(&letter(offset, "a", group)).unwrap();
+        letter["offset"] = json!(offset);
+        letter.to_string() + "\n"
+    };
+    place.write("bus/dlq/a.dlq.jsonl", &(numbered(7, Some("g")) + &numbered(8, None)));
+    place.json(&["import", "--from-bus", "bus"]);
+    let dead = |group: &str| {
+        let letters = place.run(&["dead-letters", "list", group, "--json"]).ok().lines();
+        letters.iter().map(|letter| letter["event"]["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((dead("a__g"), dead("a__h")), (vec![json!("a-7"), json!("a-8")], vec![json!("a-8")]));
+    for group in ["a__g", "a__h"] {
+        assert_eq!(place.json(&["groups", "get", group])["lag"], 1, "only what is left of the log");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_told_and_the_rest_is_taken() {
     let place = Place::new();
     place.write("bus/wal/a.00000001.jsonl", &(line(1, "a", 1) + &line(2, "a", 2) + "nonsense\n\n"));

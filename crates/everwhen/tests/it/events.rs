@@ -200,3 +200,32 @@ fn an_import_keeps_causes_and_a_second_one_brings_nothing() {
     assert_eq!(d["cause"], c["position"]);
     assert_eq!(import(&["--again"])["imported"], 3);
 }
+
+#[test]
+fn a_search_needs_no_word_and_its_flags_may_not_stand_before_another() {
+    let place = Place::new();
+    for (payload, space) in [("1", "shop"), ("2", "mail"), ("3", "shop")] {
+        place.run(&["publish", "a", payload, "--space", space]).ok();
+    }
+    let found = place.run(&["events", "--space", "shop", "--order", "desc", "--limit", "1", "--json"]).ok();
+    let found = found.lines();
+    assert_eq!((found.len(), &found[0]["space"], &found[0]["payload"]), (1, &json!("shop"), &json!(3)));
+    assert_eq!(place.run(&["events", "--json", "list", "--space", "mail"]).ok().lines().len(), 1);
+    let error = place.run(&["events", "--space", "shop", "get", "1", "--json"]).exits(2).error();
+    assert!(error["hint"].as_str().unwrap().contains("events list"), "{error}");
+    place.run(&["groups", "put", "of-shop", "--pattern", "a", "--space", "shop"]).ok();
+    place.run(&["groups", "put", "of-all", "--pattern", "a"]).ok();
+    let groups = place.run(&["groups", "list", "--space", "shop", "--json"]).ok().lines();
+    assert_eq!((groups.len(), &groups[0]["name"]), (1, &json!("of-shop")));
+    assert_eq!(place.run(&["groups", "list", "--json"]).ok().lines().len(), 2);
+}
+
+#[test]
+fn explaining_an_event_keeps_every_digit_of_it() {
+    let place = Place::new();
+    let payload = r#"{"n":1.10,"big":12345678901234567890123}"#;
+    place.run(&["publish", "a", payload]).ok();
+    let text = place.run(&["explain", "event", "1", "--json"]).ok().out;
+    assert!(text.contains(&format!(r#""payload":{payload}"#)), "{text}");
+    place.run(&["explain", "event", "1"]).ok();
+}

@@ -86,7 +86,7 @@ fn bad_expressions_and_filters_are_explained_as_in_the_transcript() {
 #[test]
 fn a_mapper_takes_paths_literals_and_expressions() {
     let event = json!({
-        "id": "e1", "topic": "order.paid", "time": "2026-01-01T00:00:00Z",
+        "id": "e1", "topic": "order.paid", "type": "another word", "time": "2026-01-01T00:00:00Z",
         "subject": {"kind": "order", "id": "7"}, "payload": {"x": [1, 2], "nil": null, "n": 4},
     });
     let map = json!({

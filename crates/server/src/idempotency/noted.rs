@@ -76,22 +76,52 @@ impl Noting {
     pub fn about(&self, events: &[Expected]) -> (Caller, Draft) {
         let status = StatusCode::CREATED.as_u16();
         let mut said = json!({"request": model::id::hex(&self.print), "path": PUBLISH, "status": status});
-        let events: Option<Vec<Value>> = events.iter().map(shown).collect();
-        if let Some(events) = events.map(Value::from).filter(|it| it.to_string().len() <= NOTE_BYTES_MAX) {
-            said["events"] = events;
+        let events = (Value::from(rows(events)), print_of(events.iter().filter_map(id)));
+        if events.0.to_string().len() <= NOTE_BYTES_MAX {
+            (said["events"], said["ids"]) = (events.0, events.1.into());
         }
         (house(), draft(self.id.clone(), &said))
     }
 }
 
-/// A text for what stands before the note; `None` of what only the writer knows.
-fn shown(event: &Expected) -> Option<Value> {
+fn id(event: &Expected) -> Option<&str> {
     match event {
-        Expected::Recorded { id } => Some(id.as_str().into()),
-        Expected::Deferred { keyed: true, .. } => None,
-        Expected::Deferred { until, .. } => Some(Outcome::Deferred { until: *until }.to_json()),
-        Expected::Known(outcome) => Some(outcome.to_json()),
+        Expected::Recorded { id } => Some(id),
+        _ => None,
     }
+}
+
+/// Tells whether what stands before the note is what was published with it: a key that somebody else took in that moment is not.
+fn print_of<'a>(ids: impl Iterator<Item = &'a str>) -> String {
+    let ids = Value::from(ids.collect::<Vec<_>>()).to_string();
+    model::id::hex(&model::json::canonical_hash([ids.as_str()]))[..16].to_owned()
+}
+
+/// ```text
+///  3                          so many events, recorded one after the other
+///  {"verdict": "defer", …}    a record as well, and its answer
+///  {"verdict": "drop", …}     no record; its answer
+///  {"repeats": 7}             no record; the event at position 7 has its key
+///  {"again": 0}               no record; the first of the array has its key
+///  {"waits": {…}}             no record; its key waits for its time, and this was the answer
+/// ```
+fn rows(events: &[Expected]) -> Vec<Value> {
+    let mut rows: Vec<Value> = Vec::new();
+    for event in events {
+        let row = match event {
+            Expected::Recorded { .. } => {
+                let before = rows.pop_if(|row| row.is_u64()).and_then(|row| row.as_u64());
+                Value::from(before.unwrap_or(0) + 1)
+            }
+            Expected::Deferred { until } => Outcome::Deferred { until: *until }.to_json(),
+            Expected::Repeated { position } => json!({ "repeats": position }),
+            Expected::Again { index } => json!({ "again": index }),
+            Expected::Known(outcome @ Outcome::Deferred { .. }) => json!({ "waits": outcome.to_json() }),
+            Expected::Known(outcome) => outcome.to_json(),
+        };
+        rows.push(row);
+    }
+    rows
 }
 
 /// What the ledger knows of a key.
@@ -120,30 +150,59 @@ fn answer(note: &Value, body: String) -> Option<Given> {
     Some(Given { status, headers, body: Bytes::from(body) })
 }
 
-/// What was answered for several events: each stands right before the one after it, and the last before the note. One that is not
-/// there was a repeat, and what was said of it is not known any more.
-fn several(tenant: &Tenant, note: &Value, mut position: u64) -> Option<Given> {
-    let events = note["events"].as_array()?;
-    let mut answers = Vec::with_capacity(events.len());
-    for said in events.iter().rev() {
-        if said["verdict"] != "drop" {
-            position = position.checked_sub(1)?;
+/// What was answered for several events. `None` when it cannot be told any more: something was trimmed, or is not what was
+/// expected to stand there.
+fn several(tenant: &Tenant, note: &Value, position: u64) -> Option<Given> {
+    let rows = note["events"].as_array()?;
+    let mut next = position.checked_sub(rows.iter().map(records).sum())?;
+    let mut outcomes: Vec<String> = Vec::new();
+    let mut ids = Vec::new();
+    for row in rows {
+        for place in 0..row.as_u64().unwrap_or(1) {
+            outcomes.push(match (row, &row["repeats"], &row["again"], &row["waits"]) {
+                (Value::Number(_) | Value::String(_), ..) => {
+                    let (id, text) = receipt(tenant, next + place, false)?;
+                    // So it was written before there was a print of them all.
+                    row.as_str().is_none_or(|own| own == id).then(|| ids.push(id))?;
+                    text
+                }
+                (_, Value::Number(of), ..) => receipt(tenant, of.as_u64()?, true)?.1,
+                (_, _, Value::Number(of), _) => again(outcomes.get(of.as_u64()? as usize)?),
+                (_, _, _, waits @ Value::Object(_)) => waits.to_string(),
+                _ => row.to_string(),
+            });
         }
-        answers.push(match said.as_str() {
-            None => said.to_string(),
-            Some(id) => {
-                let event = tenant.event(&position.to_string()).ok()?;
-                let (position, recorded_at) = (event.position, event.recorded_at);
-                let (id, own) = (id.to_owned(), event.envelope.id == id);
-                let receipt = own.then_some(Receipt { id, position, recorded_at, duplicate: false })?;
-                let mut out = String::new();
-                publish::write_outcome(&mut out, &Outcome::Recorded(receipt));
-                out
-            }
-        });
+        next += records(row);
     }
-    answers.reverse();
-    answer(note, format!("{{\"events\":[{}]}}", answers.join(",")))
+    let own = note["ids"].as_str().is_none_or(|print| print_of(ids.iter().map(String::as_str)) == print);
+    own.then(|| answer(note, format!("{{\"events\":[{}]}}", outcomes.join(","))))?
+}
+
+/// How many records a row of a note stands for.
+fn records(row: &Value) -> u64 {
+    match row {
+        Value::Number(events) => events.as_u64().unwrap_or(0),
+        Value::String(_) => 1,
+        other => u64::from(other["verdict"] == "defer"),
+    }
+}
+
+/// The id and the answer for the event at a position.
+fn receipt(tenant: &Tenant, position: u64, duplicate: bool) -> Option<(String, String)> {
+    let event = tenant.event(&position.to_string()).ok()?;
+    let (id, recorded_at) = (event.envelope.id.clone(), event.recorded_at);
+    let mut out = String::new();
+    let receipt = Receipt { id: id.clone(), position: event.position, recorded_at, duplicate };
+    publish::write_outcome(&mut out, &Outcome::Recorded(receipt));
+    Some((id, out))
+}
+
+/// An earlier answer, for one that repeats it; of what waits it is the same.
+fn again(answer: &str) -> String {
+    match answer.contains("\"position\":") && !answer.ends_with("\"duplicate\":true}") {
+        true => format!("{},\"duplicate\":true}}", answer.trim_end_matches('}')),
+        false => answer.to_owned(),
+    }
 }
 
 /// Notes what was done and answered, if it lasts.

@@ -74,8 +74,9 @@ fn node(event: &Event) -> String {
     }
 }
 
-pub fn refused(message_id: &str, problem: &Problem) -> String {
-    json!({"message_id": message_id, "payload": {"error": Value::Object(problem.to_json())}}).to_string()
+pub fn refused(message_id: impl Into<Value>, problem: &Problem) -> String {
+    json!({"message_id": message_id.into(), "payload": {"error": Value::Object(problem.to_json())}})
+        .to_string()
 }
 
 /// The answer to one message, whatever it says.
@@ -89,16 +90,20 @@ pub async fn answer(session: &mut Session<Frames>, said: &[u8]) -> String {
         return automations::answer(session, said).await;
     }
     let id = match said.get("message_id") {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(id)) if id.len() <= NAME_BYTES_MAX => id.clone(),
-        Some(_) => return refused("", &wrong("/message_id", "\"message_id\" is a text of up to 128 bytes")),
+        None | Some(Value::Null) => Value::from(""),
+        Some(Value::String(id)) if id.len() <= NAME_BYTES_MAX => Value::from(id.as_str()),
+        Some(Value::Number(id)) => Value::from(id.clone()),
+        Some(_) => {
+            let detail = "\"message_id\" is a text of up to 128 bytes or a number";
+            return refused("", &wrong("/message_id", detail));
+        }
     };
     let Some(Value::Object(payload)) = said.remove("payload") else {
         let detail = "\"payload\" is an object that says what is asked for";
-        return refused(&id, &wrong("/payload", detail).hint(REQUESTS));
+        return refused(id, &wrong("/payload", detail).hint(REQUESTS));
     };
     match request(session, payload).await {
         Ok(ok) => json!({"message_id": id, "payload": {"ok": ok}}).to_string(),
-        Err(problem) => refused(&id, &problem),
+        Err(problem) => refused(id, &problem),
     }
 }

@@ -120,11 +120,19 @@ fn numbers_come_back_digit_for_digit_from_every_list() {
     let first = server.publish("a.first", payload);
     let effect = format!(r#"{{"topic":"a.second","cause":{first},"payload":{payload}}}"#);
     server.post("/v1/events", effect).ok(201);
+    server.apply(
+        "a.yaml",
+        "automation: copies\ntriggers: [{event: a.third}]\nactions: [{publish: {topic: a.fourth}}]\n",
+    );
+    server.publish("a.third", payload);
+    let run = server.get("/v1/runs").ok(200)["runs"][0]["id"].as_str().unwrap().to_owned();
     for (path, count) in [
-        ("/v1/events".to_owned(), 2),
+        ("/v1/events?topic=a.#&before=3".replace('#', "%23"), 2),
+        (format!("/v1/explain/event/{first}"), 1),
+        (format!("/v1/explain/run/{run}"), 1),
         (format!("/v1/events/{first}/lineage"), 2),
         (format!("/v1/events/{}/lineage", first + 1), 2),
-        ("/api/events/recent".to_owned(), 2),
+        ("/api/events/recent".to_owned(), 3),
     ] {
         let text = server.get(&path).text();
         assert_eq!(text.matches(&format!(r#""payload":{payload}"#)).count(), count, "{path}: {text}");

@@ -194,10 +194,57 @@ fn the_key_of_several_events_is_part_of_their_commit_and_holds_over_a_restart() 
     assert_eq!((again.ok(201), again.headers["idempotency-replayed"].as_str()), (first, "true"));
     post(&server, "/v1/events", "k", r#"[{"topic":"a"}]"#).refused(422, "idempotency.mismatch");
     assert_eq!(server.get("/v1/events?topic=a").ok(200)["events"].as_array().unwrap().len(), 1);
-    // What was answered for a repeat is not known any more; that it was done is.
-    let repeat = r#"[{"topic":"b","key":"once"},{"topic":"c"}]"#;
-    assert_eq!(post(&server, "/v1/events", "r", repeat).ok(201)["events"][0]["duplicate"], true);
+}
+
+#[test]
+fn many_events_and_repeated_keys_are_answered_again_after_a_restart_too() {
+    let server = Server::start();
+    post(&server, "/v1/events", "before", r#"[{"topic":"b","key":"once"}]"#).ok(201);
+    let many: Vec<_> = (0..1_000).map(|n| json!({"topic": "c", "payload": n})).collect();
+    let keyed: Vec<_> =
+        (0..1_000).map(|n| json!({"topic": "d", "key": format!("a longer key {n}")})).collect();
+    let repeats = json!([
+        {"topic": "b", "key": "once"}, {"topic": "e"}, {"topic": "e", "key": "new"},
+        {"topic": "b", "key": "once"}, {"topic": "e", "key": "new"}, {"topic": "e"},
+    ]);
+    let asked = [json!(many), json!(keyed), repeats].map(|body| body.to_string());
+    let first: Vec<_> = asked
+        .iter()
+        .enumerate()
+        .map(|(n, body)| post(&server, "/v1/events", &n.to_string(), body).ok(201))
+        .collect();
+    let twice: Vec<_> =
+        first[2]["events"].as_array().unwrap().iter().map(|event| event["duplicate"] == true).collect();
+    assert_eq!(twice, [true, false, false, true, true, false]);
     let server = server.again();
-    post(&server, "/v1/events", "r", repeat).refused(409, "idempotency.done");
-    assert_eq!(server.get("/v1/events?topic=c").ok(200)["events"].as_array().unwrap().len(), 1);
+    for (n, body) in asked.iter().enumerate() {
+        let again = post(&server, "/v1/events", &n.to_string(), body);
+        assert_eq!(
+            (again.ok(201), again.headers["idempotency-replayed"].as_str()),
+            (first[n].clone(), "true")
+        );
+    }
+    assert_eq!(server.get("/v1/events?topic=e").ok(200)["events"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_and_a_content_type_is_one_in_any_case() {
+    let server = Server::start();
+    let refused = server.send("POST", "/v1/events?x=1", &[JSON], r#"{"topic":"a"}"#);
+    assert_eq!(refused.refused(400, "request.invalid")["parameter"], "x");
+    let two = [JSON, "idempotency-key: k", "idempotency-key: l"];
+    for (path, body) in [
+        ("/v1/events", r#"{"topic":"a"}"#),
+        ("/v1/events", r#"[{"topic":"a"}]"#),
+        ("/api/events/record", r#"{"event_type":"a"}"#),
+        ("/v1/groups/g/pause", "{}"),
+    ] {
+        let refused = server.send("POST", path, &two, body).refused(400, "request.invalid");
+        assert!(refused["detail"].as_str().unwrap().contains("twice"), "{path}: {refused}");
+    }
+    // Lines, whatever they begin with, have no key of their own.
+    let lines = ["content-type: APPLICATION/X-NDJSON", "idempotency-key: k"];
+    let refused = server.send("POST", "/v1/events", &lines, "[1]").refused(400, "request.invalid");
+    assert!(refused["detail"].as_str().unwrap().contains("single event"), "{refused}");
+    assert_eq!(server.get("/v1/events").ok(200)["events"], json!([]));
 }

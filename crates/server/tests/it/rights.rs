@@ -87,6 +87,15 @@ fn every_route_asks_each_role_for_what_it_needs() {
 }
 
 #[test]
+fn an_empty_list_has_the_shape_of_its_own() {
+    let server = server();
+    let (publisher, _) = token(&server, "main", json!({"role": "publisher"}));
+    for (path, name) in [("/v1/events", "events"), ("/v1/events/deferred", "deferred")] {
+        assert_eq!(asked(&server, &publisher, "GET", path, "").ok(200), json!({ name: [] }));
+    }
+}
+
+#[test]
 fn a_token_sees_its_tenant_only_whatever_it_names() {
     let server = server();
     let (ours, _) = token(&server, "one", json!({"role": "owner", "name": "ours"}));

@@ -57,3 +57,10 @@ fn a_drain_is_refused_while_nothing_dispatches() {
     server.post("/api/events/drain", "").refused(409, "drain.no_dispatcher");
     server.post("/api/events/drain", r#"{"limit":-1}"#).refused(400, "request.invalid");
 }
+
+#[test]
+fn a_drainer_is_named_by_a_text() {
+    let server = Server::start();
+    let refused = server.post("/api/events/drain", r#"{"drainer_id":5}"#).refused(422, "group.invalid");
+    assert_eq!(refused["pointer"], "/drainer_id");
+}

@@ -59,3 +59,27 @@ fn a_subscription_is_read_changed_and_deleted_and_a_bad_one_is_refused() {
     assert!((200..300).contains(&gone.status));
     server.get("/v1/subscriptions/p").refused(404, "not_found");
 }
+
+#[test]
+fn the_seeds_names_of_columns_are_taken_on_write() {
+    let server = Server::start();
+    server.apply("a.yaml", AUTOMATIONS);
+    let row = json!({"subscription_id": "s", "event_type_glob": "price.*", "workflow_type": "reprice",
+        "filter_expr": "event.payload.n > 1"});
+    let made = server.post("/v1/subscriptions", row.to_string()).ok(201);
+    let want =
+        [("id", "s"), ("pattern", "price.#"), ("automation", "reprice"), ("filter", "event.payload.n > 1")];
+    for (name, value) in want {
+        assert_eq!(made[name], value, "{made}");
+    }
+    let patched = server.send(
+        "PATCH",
+        "/v1/subscriptions/s",
+        &["content-type: application/json"],
+        r#"{"event_type_glob":"cost.*"}"#,
+    );
+    assert_eq!(patched.ok(200)["pattern"], "cost.#");
+    let both = r#"{"pattern":"a","event_type_glob":"b","automation":"reprice"}"#;
+    let refused = server.put("/v1/subscriptions/t", both).refused(400, "request.invalid");
+    assert_eq!(refused["pointer"], "/event_type_glob");
+}

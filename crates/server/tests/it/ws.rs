@@ -477,3 +477,13 @@ fn a_message_that_is_too_large_ends_the_session_with_a_reason() {
     socket.frame(0x81, &vec![b' '; (1 << 20) + 1]);
     assert_eq!(socket.next(), Frame::Close(1009, "a message has at most 1048576 bytes".to_owned()));
 }
+
+#[test]
+fn a_number_that_names_a_message_comes_back_as_it_is() {
+    let server = Server::start();
+    let mut socket = Socket::open(&server, &[]);
+    for (id, answer) in [(json!(7), json!(7)), (json!("7"), json!("7")), (json!(true), json!(""))] {
+        socket.say(&json!({"message_id": id, "payload": {"unsubscribe": {"subscription_id": "s"}}}));
+        assert_eq!(socket.json()["message_id"], answer);
+    }
+}

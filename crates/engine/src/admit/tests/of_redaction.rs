@@ -157,3 +157,17 @@ fn a_path_that_cannot_work_is_said_when_the_rule_is_read() {
     assert!(problem("payload.x").unwrap().starts_with("config.invalid at -: [[redact]] rule 1: JSONPath"));
     assert_eq!(problem("$..x"), None);
 }
+
+#[test]
+fn a_rule_for_everything_leaves_what_the_engine_says_of_itself() {
+    let rule = RedactRule { topic: pattern("#"), drop: vec!["$.payload.x".into()], ..rule() };
+    let settings = Settings { redactions: vec![rule], ..Settings::default() };
+    let engine = Caller { outside: false, ..Caller::local() };
+    let after = |topic: &str| {
+        let draft = Draft::new(topic, &json!({"x": 1}));
+        let admitted = admit_at(&admitter(&settings), &engine, draft, now());
+        prepared(admitted).event.content.payload().unwrap().to_owned()
+    };
+    assert_eq!(after("engine.request.answered"), r#"{"x":1}"#);
+    assert_eq!(after("graph.node.created.v1:a:b"), "{}");
+}

@@ -191,3 +191,14 @@ fn who_leaves_something_behind_is_written_as_far_as_they_took() {
     out(&mut dispatcher, 1, at(0));
     assert_eq!(dispatcher.progress().unwrap().delivered_to, 3, "and nobody said that they come again");
 }
+
+#[test]
+fn what_is_settled_is_acked_whether_or_not_a_move_has_said_so() {
+    let mut dispatcher = dispatcher(|_| ());
+    let token = out(&mut dispatcher, 3, at(0))[1].2;
+    assert!(dispatcher.ack(token, at(0)));
+    let states = |dispatcher: &Dispatcher| [1, 2, 3, 4].map(|position| dispatcher.state_of(&event(position)));
+    assert_eq!(states(&dispatcher), ["in_flight", "acked", "in_flight", "ready"], "not flushed yet");
+    dispatcher.progress().unwrap();
+    assert_eq!(states(&dispatcher), ["in_flight", "acked", "in_flight", "ready"], "behind an open one");
+}

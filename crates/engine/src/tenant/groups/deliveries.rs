@@ -330,14 +330,19 @@ impl Tenant {
         // The registry is let go of first: what the writer answers may change it.
         let handles = self.registry().all();
         for handle in handles {
-            let (late, moving, since, due, now) = {
+            let (held, late, moving, since, due, now) = {
                 let mut dispatcher = handle.dispatcher();
                 let now = dispatcher.now(moment);
+                let held = dispatcher.held_too_long(now);
                 let late = dispatcher.overdue(now);
                 let dirty = dispatcher.is_dirty();
                 let moving = if dirty { self.begin_move(&mut dispatcher, true) } else { None };
-                (late, moving, dispatcher.group.since, dispatcher.next_due(), now)
+                (held, late, moving, dispatcher.group.since, dispatcher.next_due(), now)
             };
+            for (event, attempt, held) in held {
+                self.metrics().handled(&event.envelope.topic, &handle.name, false, held.as_secs_f64());
+                self.trace_handled(&handle.name, (&event, attempt), false, (now, held));
+            }
             self.end_move_blocking(&handle, moving);
             if !late.is_empty() {
                 let mut limbo = Limbo::new(self, &handle, since, &late);

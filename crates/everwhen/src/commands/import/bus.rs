@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::reach::Reach;
-use letters::{Letters, Numbered};
+use letters::{Letter, Letters, Numbered};
 pub use lines::exported_lines;
 use lines::{Lines, unreadable};
 
@@ -235,6 +235,18 @@ impl Groups {
         Ok((names, buried))
     }
 
+    /// Whether a dead letter is this consumer's: it names it, or nobody and this one had gone past it. What the log does not have
+    /// any more cannot be handed out again, so it is somebody's whatever the offsets say.
+    fn is_of(&self, letter: &Letter, consumer: &Consumer) -> bool {
+        let is_named = letter.group.as_ref().is_none_or(|group| *group == consumer.group);
+        let past = |consumer: &Consumer| consumer.is_past(letter.offset);
+        let nobodys = || {
+            let of_topic = self.consumers.iter().filter(|other| other.topic == consumer.topic);
+            letter.group.is_some() || !of_topic.into_iter().any(past)
+        };
+        is_named && (past(consumer) || (!letter.is_logged && nobodys()))
+    }
+
     async fn make_one(&self, name: &str, consumer: &Consumer, reach: &Reach) -> Result<u64, Problem> {
         let start = match &consumer.next {
             Next::Nothing => json!("now"),
@@ -244,8 +256,7 @@ impl Groups {
         let mut letters = BTreeMap::new();
         let mut patterns = consumer.patterns.clone();
         for letter in self.letters.0.get(&consumer.topic).into_iter().flatten() {
-            let wanted = letter.group.as_ref().is_none_or(|group| *group == consumer.group);
-            if wanted && consumer.is_past(letter.offset) {
+            if self.is_of(letter, consumer) {
                 let event: Value = serde_json::from_str(&reach.event(&letter.id).await?).unwrap_or_default();
                 patterns.extend(event["topic"].as_str().map(str::to_owned));
                 letters.insert(event["position"].as_u64().unwrap_or_default(), letter.error.clone());

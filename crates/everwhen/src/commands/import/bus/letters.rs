@@ -24,6 +24,8 @@ pub struct Letter {
     pub error: String,
     /// The event's offset in its topic, where one is known.
     pub offset: Option<i64>,
+    /// The log has its event, too.
+    pub is_logged: bool,
 }
 
 /// The bus wrote `{"original_topic","error","failed_at","event":{"meta","payload"}}`; its paper says that the line is that of
@@ -90,7 +92,7 @@ fn named(
         let hex: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         format!("dlq-{hex}")
     });
-    (Letter { id: id.clone(), group, error, offset }, draft)
+    (Letter { id: id.clone(), group, error, offset, is_logged: false }, draft)
 }
 
 /// The dead letters of each topic, by the topic of their file.
@@ -122,6 +124,7 @@ impl Letters {
         let mut found = false;
         for letter in self.0.get_mut(topic).into_iter().flatten().filter(|letter| letter.id == id) {
             letter.offset = offset.or(letter.offset);
+            letter.is_logged = true;
             found = true;
         }
         found
