@@ -208,7 +208,10 @@ fn check_all(state: &State, definitions: &[Definition], applied: &Applied) -> Re
         if rows > 0 {
             let detail = format!("concept \"{name}\" is not declared any more, but has {rows} rows");
             return Err(breaking(detail, rows)
-                .hint("delete its rows first, keep the concept, or use another data directory (--data)")
+                .hint(
+                    "apply takes all files of a workspace: name its folder (everwhen apply .), or give these files \
+                     one of their own (--workspace NAME); to drop the concept, delete its rows first",
+                )
                 .into());
         }
     }

@@ -401,19 +401,24 @@ impl Tenant {
     /// Why an automation ran or did not: counts, the newest decisions, what nearly matched, what comes next.
     pub fn explain_automation(&self, name: &str, since: Option<Timestamp>) -> Result<Value, Problem> {
         let now = self.moment().now;
-        let (automation, enabled, paused, next) = self.with_writer(|writer| {
+        let (automation, enabled, paused, next, reason) = self.with_writer(|writer| {
             let (state, automation) = (&writer.state, writer.state.catalog.automations.named(name)?);
             let next = super::runs::coming::instants(state, automation, now, 5);
-            Ok((automation.clone(), state.is_enabled(automation), state.is_paused(name), next))
+            let reason = state.setting(name).and_then(|set| set.reason.clone());
+            Ok((automation.clone(), state.is_enabled(automation), state.is_paused(name), next, reason))
         })?;
         let wanted = Wanted { automation: Some(name.to_owned()), since, limit: 20, ..Wanted::default() };
         let (recent, _) = self.decisions(&wanted)?;
         let counts = self.with_history(|history| history.counts(name, since).map_err(broken))?;
         let nearest = self.nearest(&automation)?;
-        Ok(json!({
+        let mut explained = json!({
             "automation": name, "enabled": enabled, "paused": paused, "counts": counts, "recent": recent, "nearest": nearest,
             "next": next, "stopped": stopped(&automation),
-        }))
+        });
+        if let Some(reason) = reason {
+            explained["reason"] = reason.into();
+        }
+        Ok(explained)
     }
 
     /// A run, the decision that let it start, and what led to what.

@@ -116,11 +116,29 @@ impl Tenant {
 
     /// Dispatches the events of a group, in order, until none is left, `limit` is reached or one holds the rest.
     pub async fn drain_subscriptions(&self, group: &str, limit: u64) -> Result<Drained, Problem> {
+        self.is_dispatched(group)?;
         if !lock(&self.0.draining).insert(group.to_owned()) {
             return Ok(Drained { locked: true, ..Drained::default() });
         }
         let _held = Held { tenant: self, group };
         self.pass(group, limit).await
+    }
+
+    /// Refuses a group of somebody else's: no subscription takes its events, so a drain would only throw them away.
+    fn is_dispatched(&self, group: &str) -> Result<(), Problem> {
+        let named = self.with_writer(|writer| {
+            let mut all = writer.state.runs.subscriptions.all.values();
+            Ok(all.any(|subscription| subscription.group() == group))
+        })?;
+        if named || fits(group, &self.group(group)?.group.definition).is_ok() {
+            return Ok(());
+        }
+        let detail =
+            format!("no subscription takes events of \"{group}\": draining it would only throw them away");
+        let hint = format!(
+            "hand them to a command: everwhen drain {group} --exec CMD; to skip them: everwhen groups seek {group} end"
+        );
+        Err(Problem::new(Code::DrainNoDispatcher, detail).hint(hint))
     }
 
     async fn pass(&self, group: &str, limit: u64) -> Result<Drained, Problem> {

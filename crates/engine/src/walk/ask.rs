@@ -49,11 +49,12 @@ impl Walk<'_, '_> {
             (false, _) => "hitl.rejected",
         };
         self.say(ask, topic, &answer)?;
-        // Whatever word it was given in, an approval is yes or no; one with a form keeps what was filled in.
-        match verdict.filter(|_| !answer.is_object()) {
-            Some(verdict) => Ok(Flow::Done(verdict.into())),
-            None => Ok(Flow::Done(answer)),
-        }
+        // Whatever word it was given in, an approval is yes or no; with a form always an object, so that one test fits all answers.
+        Ok(Flow::Done(match verdict {
+            Some(verdict) if !answer.is_object() && ask.form.is_empty() => verdict.into(),
+            Some(verdict) if !answer.is_object() => json!({ "approved": verdict }),
+            _ => answer,
+        }))
     }
 
     /// Approvals are events, too.

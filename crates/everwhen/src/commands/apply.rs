@@ -66,6 +66,14 @@ pub async fn plan(args: PlanArgs, session: &Session) -> Result<(), Stop> {
 /// Checks the files here, where carets can be drawn, and sends them where they shall be in force.
 async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> {
     let sources = sources::read(&of.paths)?;
+    if sources.files.is_empty() {
+        // Everything that the workspace manages would go, and nobody who stands in the wrong folder means that.
+        let paths: Vec<String> = of.paths.iter().map(|path| path.display().to_string()).collect();
+        let detail = format!("there are no declarations in \"{}\"", paths.join("\", \""));
+        let hint = "stand in the workspace's folder, or name it: everwhen apply PATH; to remove all that it \
+                    declared, leave an empty .ew file in it";
+        return Err(Problem::new(Code::DefinitionInvalid, detail).hint(hint).into());
+    }
     let checked = check_workspace(&sources.files).at(SystemClock.now());
     for finding in &checked.findings {
         session.out.note(&finding.render(&sources.files[&finding.file]));

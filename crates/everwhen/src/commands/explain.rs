@@ -124,7 +124,16 @@ fn automation(explained: &Value) -> String {
         (true, true) => "paused",
         (true, false) => "on",
     };
-    let mut lines = vec![format!("{} is {on}", text(&explained["automation"]))];
+    let name = text(&explained["automation"]);
+    let mut lines = vec![match (explained["reason"].as_str(), on) {
+        (Some(why), "off") => {
+            format!("{name} is off ({why}); everwhen automations enable {name} switches it on")
+        }
+        (Some(why), "paused") => {
+            format!("{name} is paused ({why}); everwhen automations resume {name} goes on")
+        }
+        _ => format!("{name} is {on}"),
+    }];
     for (outcome, reasons) in explained["counts"].as_object().into_iter().flatten() {
         let reasons = reasons.as_object().into_iter().flatten();
         let reasons: Vec<String> = reasons

@@ -203,7 +203,10 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             let event = event.as_deref().map(entity::json).transpose()?;
             let started = reach.start(Start { automation, input, event, dry_run }).await?;
             match wait {
-                _ if dry_run => shown(&started, session),
+                _ if dry_run => {
+                    session.out.note("dry run: nothing was written, and nobody outside was asked");
+                    shown(&started, session)
+                }
                 Some(wait) => shown(&ended(&reach, &text(&started["id"]), wait).await?, session),
                 None => session.out.result(&started, || text(&started["id"])),
             }

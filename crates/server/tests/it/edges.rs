@@ -352,7 +352,9 @@ actions:
         );
     }
     answer(json!({"amount": 5})).ok(200);
-    assert_eq!(answer(json!({"approved": true})).ok(422)["pointer"], "/value/note");
+    for lacks in [json!({"approved": true}), json!("yes"), json!(true)] {
+        assert_eq!(answer(lacks).ok(422)["pointer"], "/value/note");
+    }
     answer(json!({"approved": true, "note": "fine"})).ok(200);
     let run = server.get(&path).json();
     assert_eq!(
@@ -360,4 +362,23 @@ actions:
         (&json!("completed"), &json!("fine")),
         "{run}"
     );
+}
+
+#[test]
+fn an_approval_with_a_form_is_an_object_also_when_it_is_rejected_in_a_word() {
+    let server = Server::told("2026-01-01T00:00:00Z");
+    let asks = "automation: asks\ntriggers: [{manual: true}]\nactions:\n  - {id: ok, approve: {question: \"really?\", form: {note: \"string!\"}}}\n";
+    server.apply("a.yaml", asks);
+    for (answer, output) in [
+        (json!("no"), json!({"approved": false})),
+        (json!({"approved": false}), json!({"approved": false})),
+        (json!({"approved": true, "note": "x"}), json!({"approved": true, "note": "x"})),
+    ] {
+        let run = started(&server, "asks");
+        let path = format!("/v1/waits/{}/answer", run["waits"][0]["id"].as_str().unwrap());
+        server.post(&path, json!({ "value": answer }).to_string()).ok(200);
+        settle(&server);
+        let run = server.get(&format!("/v1/runs/{}", run["id"].as_str().unwrap())).json();
+        assert_eq!(run["steps"][0]["output"], output, "{run}");
+    }
 }

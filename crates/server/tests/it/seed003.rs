@@ -64,3 +64,14 @@ fn a_drainer_is_named_by_a_text() {
     let refused = server.post("/api/events/drain", r#"{"drainer_id":5}"#).refused(422, "group.invalid");
     assert_eq!(refused["pointer"], "/drainer_id");
 }
+
+#[test]
+fn a_group_that_no_subscription_names_is_not_drained() {
+    let server = Server::start();
+    server.put("/v1/groups/jobs", r#"{"pattern":"job.*","start":"beginning"}"#).ok(201);
+    server.publish("job.a", "{}");
+    server.post("/v1/groups/jobs/dispatch", "{}").refused(409, "drain.no_dispatcher");
+    server.post("/api/events/drain", r#"{"drainer_id":"jobs"}"#).refused(409, "drain.no_dispatcher");
+    let pulled = server.post("/v1/groups/jobs/pull", r#"{"max":9}"#).ok(200);
+    assert_eq!(pulled["deliveries"].as_array().unwrap().len(), 1, "it is still there");
+}

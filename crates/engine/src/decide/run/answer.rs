@@ -2,7 +2,7 @@
 
 use model::definition::Field;
 use model::{Code, Problem};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Refusal, done, known};
 use crate::command::Answer;
@@ -71,13 +71,15 @@ fn is_option(options: &[Value], value: &Value) -> Result<(), Problem> {
     Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value"))
 }
 
-/// Whether an answer has what the form asks for. Of an approval a bare yes or no will do: who rejects need not fill in anything.
+/// Whether an answer has what the form asks for. Who rejects need not fill in anything.
 fn fills_in(form: &[Field], approve: bool, value: &Value) -> Result<(), Problem> {
-    if form.is_empty() || (approve && !value.is_object()) {
+    let rejects = approve && approval(value) == Some(false);
+    if form.is_empty() || rejects && !value.is_object() {
         return Ok(());
     }
     let asked = || form.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
-    let Value::Object(filled) = value else {
+    let bare = Map::new();
+    let Some(filled) = value.as_object().or(approve.then_some(&bare)) else {
         let detail = format!("{value} is not what the form asks for, an object");
         return Err(Problem::new(Code::RequestInvalid, detail)
             .hint(format!("fill in {}", asked()))
@@ -87,7 +89,9 @@ fn fills_in(form: &[Field], approve: bool, value: &Value) -> Result<(), Problem>
     if approve {
         filled.remove("approved");
     }
-    check(&arguments("form", form)?, filled, Fill::All).map(drop).map_err(|problem| {
+    let form: Vec<Field> =
+        form.iter().map(|field| Field { required: field.required && !rejects, ..field.clone() }).collect();
+    check(&arguments("form", &form)?, filled, Fill::All).map(drop).map_err(|problem| {
         Problem::new(Code::RequestInvalid, problem.detail())
             .hint(format!("the form asks for {}", asked()))
             .at(problem.pointer().unwrap_or_default())
