@@ -142,6 +142,9 @@ async fn a_repeated_key_is_answered_as_the_first_time_whatever_would_become_of_a
     }
     let dropped = bench.engine.publish(Draft::new("rt", &json!(1))).await.unwrap();
     assert!(matches!(dropped, Outcome::Dropped { .. }));
+    let both = vec![Draft::new("rt", &json!(1)), draft("l", 2)];
+    let conflict = bench.tenant.publish_all(&Caller::local(), both).await.unwrap_err();
+    assert_eq!(conflict.pointer(), Some("/1/key"), "what was dropped has its place in the array, too");
     let new = Draft { key: Some("new".into()), ..Draft::new("rt", &json!(1)) };
     assert!(matches!(bench.engine.publish(new).await.unwrap(), Outcome::Dropped { .. }));
     let refused = bench.engine.publish(Draft::new("l", &json!(1))).await.unwrap_err();
