@@ -47,7 +47,7 @@ pub struct Follower {
     follow: Follow,
     next: Position,
     seen: watch::Receiver<Position>,
-    live: Hearing,
+    live: Box<Hearing>,
 }
 
 impl Follower {
@@ -59,7 +59,7 @@ impl Follower {
         if next < tenant.first() {
             return Err(crate::read::gone(tenant.first()));
         }
-        let live = tenant.listen(&follow.patterns);
+        let live = Box::new(tenant.listen(&follow.patterns));
         Ok(Follower { tenant, follow, next, seen, live })
     }
 
@@ -106,7 +106,7 @@ impl Follower {
         while let Some((mut births, begun)) = self.tenant.awaited() {
             match begun {
                 Some(tenant) => {
-                    self.live = tenant.listen(&self.follow.patterns);
+                    *self.live = tenant.listen(&self.follow.patterns);
                     (self.seen, self.tenant) = (tenant.watch(), tenant);
                 }
                 None => births.changed().await.map_err(|_| crate::tenant::closing())?,

@@ -228,7 +228,7 @@ async fn declared_instants_and_lengths_are_counted_with() {
         ("payload.at + payload.every > args.t", "new"),
         ("payload.at + payload.every <= \"2026-01-31T09:00:00Z\"", "old"),
         ("args.t - payload.at <= args.d && payload.every < args.d + args.d", "new"),
-        ("payload.every > args.d - 1m && payload.at < args.t - 1h", "old"),
+        ("payload.every > args.d - 1m && payload.at <= args.t - 1h", "old"),
         ("payload.at == args[\"t\"] - args.d + args.d", "now"),
     ];
     let queries = forms.iter().enumerate();
