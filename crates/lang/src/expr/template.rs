@@ -190,7 +190,7 @@ pub(crate) fn hole_len(text: &str) -> Option<usize> {
 #[derive(Clone, Debug)]
 pub enum TemplateTree {
     Fixed(Value),
-    Text(Template),
+    Text(Box<Template>),
     List(Vec<TemplateTree>),
     Map(Vec<(String, TemplateTree)>),
 }
@@ -200,7 +200,7 @@ impl TemplateTree {
     pub fn compile(value: &Value, scope: &Scope<'_>) -> Result<TemplateTree, Problem> {
         Ok(match value {
             Value::String(text) if Template::is_one(text) => {
-                TemplateTree::Text(Template::compile(text, scope)?)
+                TemplateTree::Text(Template::compile(text, scope)?.into())
             }
             Value::Array(items) => {
                 let item = |(n, item): (usize, &Value)| {

@@ -104,7 +104,8 @@ fn an_index_that_reads_neither_rows_nor_time_names_one_row() {
 fn a_kind_that_reads_neither_rows_nor_time_is_told_with_its_row() {
     let written = |id: &str| Some(Key::Written(id.to_owned()));
     let computed = |id: &str| Some(Key::Computed(id.to_owned()));
-    let table: [(&str, Option<(&str, Option<Key>)>); 6] = [
+    type Named = Option<(&'static str, Option<Key>)>;
+    let table: [(&str, Named); 6] = [
         (
             "state[event.payload.kind][event.payload.id].n",
             Some(("event.payload.kind", computed("event.payload.id"))),
