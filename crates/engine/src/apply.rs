@@ -72,7 +72,7 @@ fn apply_to_run(state: &mut State, place: Place, record: &RunRecord) -> Result<(
         RunRecord::WaitEnded(ended) => return state.end_wait(place, ended),
         RunRecord::Ended(ended) => return state.end_run(ended),
         RunRecord::SchedulePassed(passed) => state.pass_schedule(passed),
-        RunRecord::AutomationSet(set) => state.set_automation(place, set),
+        RunRecord::AutomationSet(set) => state.set_automation(set),
         RunRecord::Effect(record) => return state.fold_effect(record),
         RunRecord::Subscription(record) => state.fold_subscription(record),
     }

@@ -27,8 +27,6 @@ pub struct Draft<'a> {
     entries: Vec<Entry>,
     /// Entries before this one have found whom they concern.
     pub routed: usize,
-    /// It is being done: who asks for it meanwhile need not.
-    pub routing: bool,
     /// Somebody listens to what is told and not written.
     pub heard: bool,
 }
@@ -41,17 +39,7 @@ pub struct Mark {
 
 impl<'a> Draft<'a> {
     pub fn new(state: &'a mut State, entropy: &'a mut Entropy, now: Timestamp, first: Position) -> Draft<'a> {
-        Draft {
-            state,
-            entropy,
-            now,
-            past: None,
-            first,
-            entries: Vec::new(),
-            routed: 0,
-            routing: false,
-            heard: false,
-        }
+        Draft { state, entropy, now, past: None, first, entries: Vec::new(), routed: 0, heard: false }
     }
 
     pub fn over(self, past: &'a dyn Ledger) -> Draft<'a> {
@@ -105,11 +93,6 @@ impl<'a> Draft<'a> {
             }
         }
         Ok(None)
-    }
-
-    /// Where its first record stands.
-    pub fn begins(&self) -> Position {
-        self.first
     }
 
     /// Where the next record will stand.

@@ -15,12 +15,10 @@ use serde_json::{Map, Value, json};
 
 use crate::absent;
 use crate::automation::{Automation, Concerned, Trigger, matching};
-use crate::decide::Entry;
 use crate::draft::Draft;
 use crate::faults::planted;
-use crate::gate::{self, Gate, Memory, Passed, mode};
+use crate::gate::{self, Gate, Memory, Passed};
 use crate::state::{Result, State};
-use crate::walk;
 
 pub use wake::due as wake_due;
 pub(crate) use wake::{answer as answer_wait, end as end_wait, marked as recheck_wait, takes as wait_takes};
@@ -54,17 +52,10 @@ pub fn check<'a>(state: &State, topics: impl Iterator<Item = &'a str>) -> std::r
 
 /// Routes every event that the draft holds and that has not been routed.
 pub fn all(draft: &mut Draft<'_>) -> Result<()> {
-    if draft.routing || !listens(draft.state) {
+    if !listens(draft.state) {
         return Ok(());
     }
-    draft.routing = true;
-    let routed = each(draft);
-    draft.routing = false;
-    routed
-}
-
-/// What is told, and what runs write that walk meanwhile, is routed after what was there before.
-fn each(draft: &mut Draft<'_>) -> Result<()> {
+    // What is told while events are routed is routed after them.
     while draft.routed < draft.len() {
         let index = draft.routed;
         draft.routed += 1;
@@ -77,33 +68,7 @@ fn each(draft: &mut Draft<'_>) -> Result<()> {
             Some(kept) => kept,
             None => event.clone(),
         };
-        let first = draft.next();
         one(draft, &event, &concerned)?;
-        make_way(draft, first)?;
-    }
-    Ok(())
-}
-
-/// Runs that began at `first` or later and would be in the way of what other events of this commit start walk at once, after those
-/// that this commit began before them: a run that takes no time is over when the next is asked for, also in one commit.
-fn make_way(draft: &mut Draft<'_>, first: Position) -> Result<()> {
-    let is_event = |entry: &Entry| matches!(entry.record, Record::Event(_));
-    if !draft.entries()[draft.routed..].iter().any(is_event) {
-        return Ok(());
-    }
-    let state = &draft.state;
-    let stage = |run: &Position| state.runs.live.get(run).map(|run| (&run.automation, &run.key));
-    let fresh = state.runs.ready.iter().filter(|run| **run >= first);
-    let full: Vec<_> = fresh.filter(|run| mode::is_in_the_way(state, **run)).filter_map(stage).collect();
-    if full.is_empty() {
-        return Ok(());
-    }
-    let here = state.runs.ready.iter().filter(|run| **run >= draft.begins());
-    let here = here.filter(|run| stage(run).is_some_and(|stage| full.contains(&stage)));
-    for run in here.copied().collect::<Vec<_>>() {
-        if !start::is_long(draft) {
-            walk::walk(draft, run)?;
-        }
     }
     Ok(())
 }

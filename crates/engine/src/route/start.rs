@@ -321,7 +321,7 @@ pub fn next_queued(draft: &mut Draft<'_>, automation: &str, key: &str) -> Result
     Ok(())
 }
 
-/// A pause is lifted: those in queues whose turn it is go on, then what it kept; as much of it as one commit can hold.
+/// A pause is lifted: those in queues whose turn it is go on, then what it kept.
 pub fn resume(draft: &mut Draft<'_>, name: &str) -> Result<()> {
     let kept = |reason: &str| -> Vec<(OccurrenceId, String)> {
         let all = draft.state.pending().iter();
@@ -331,14 +331,11 @@ pub fn resume(draft: &mut Draft<'_>, name: &str) -> Result<()> {
     let (paused, queued) = (kept("paused"), kept("queued"));
     queued.into_iter().try_for_each(|(_, key)| next_queued(draft, name, &key))?;
     for (id, _) in paused {
-        if is_long(draft) {
-            break;
-        }
         let first = draft.next();
         super::wake_due::go_on(draft, id)?;
         // A run that takes no time is over when the next is asked for, as if there had been no pause.
         let begun = draft.state.runs.ready.iter().copied().find(|run| *run >= first);
-        if let Some(run) = begun {
+        if let Some(run) = begun.filter(|_| !is_long(draft)) {
             crate::walk::walk(draft, run)?;
         }
     }

@@ -52,8 +52,12 @@ impl Walk<'_, '_> {
         // Whatever word it was given in, an approval is yes or no; with a form always an object, so that one test fits all answers.
         Ok(Flow::Done(match verdict {
             Some(verdict) if !answer.is_object() && ask.form.is_empty() => verdict.into(),
-            Some(verdict) if !answer.is_object() => json!({ "approved": verdict }),
-            _ => answer,
+            Some(verdict) => {
+                let mut filled = answer.as_object().cloned().unwrap_or_default();
+                filled.insert("approved".to_owned(), verdict.into());
+                filled.into()
+            }
+            None => answer,
         }))
     }
 

@@ -1,4 +1,4 @@
-//! What comes in one commit does not stand in each other's way: events of an array, of one run, of one instant, of two triggers.
+//! What comes at one instant does not stand in each other's way: deferred publishes, two triggers of one event, places in a queue.
 
 use std::time::Duration;
 
@@ -15,11 +15,9 @@ use crate::runs::{apply, emitted, publish, rig};
 const MODES: [&str; 4] = ["single", "restart", "queued", "parallel"];
 const MANY: usize = 25;
 
-/// Copies each event; another automation, pulled by `loop`, publishes many in one stretch.
 fn copies(mode: &str) -> String {
     format!(
-        "- automation: copy\n  triggers: [{{event: in.x}}]\n  mode: {mode}\n  actions:\n    - publish: {{topic: out.x, payload: {{n: \"{{{{ event.payload.n }}}}\"}}}}\n\
-         - automation: many\n  triggers: [{{event: loop}}]\n  actions:\n    - repeat: {{count: {MANY}, do: [{{publish: {{topic: in.x, payload: {{n: \"{{{{ index }}}}\"}}}}}}]}}\n"
+        "automation: copy\ntriggers: [{{event: in.x}}]\nmode: {mode}\nactions:\n  - publish: {{topic: out.x, payload: {{n: \"{{{{ event.payload.n }}}}\"}}}}\n"
     )
 }
 
@@ -29,27 +27,6 @@ fn numbers(rig: &Rig) -> Vec<u64> {
 
 fn every() -> Vec<u64> {
     (0..MANY as u64).collect()
-}
-
-#[tokio::test]
-async fn each_event_of_an_array_finds_the_run_before_it_over() {
-    for mode in MODES {
-        let mut rig = rig(&copies(mode)).await;
-        let drafts = (0..MANY).map(|n| Draft::new("in.x", &json!({ "n": n }))).collect();
-        rig.tenant.publish_all(&Caller::local(), drafts).await.unwrap();
-        assert_eq!(numbers(&rig), every(), "{mode}");
-        rig.crash();
-        assert_eq!(numbers(&rig), every(), "{mode}, after a crash");
-    }
-}
-
-#[tokio::test]
-async fn each_event_that_one_run_publishes_finds_the_run_before_it_over() {
-    for mode in MODES {
-        let rig = rig(&copies(mode)).await;
-        publish(&rig, "loop", json!({})).await;
-        assert_eq!(numbers(&rig), every(), "{mode}");
-    }
 }
 
 #[tokio::test]
@@ -128,41 +105,5 @@ async fn what_a_pause_kept_runs_once_each_in_every_mode() {
         rig.tenant.publish_all(&Caller::local(), drafts).await.unwrap();
         rig.tenant.set_automation("copy", Toggle::Resume).unwrap();
         assert_eq!(numbers(&rig), (0..5).collect::<Vec<u64>>(), "{mode}");
-    }
-}
-
-#[tokio::test]
-async fn what_a_long_pause_kept_is_done_in_several_commits_and_survives_a_crash_between_them() {
-    for mode in ["single", "queued"] {
-        let mut rig = rig(&copies(mode)).await;
-        rig.tenant.set_automation("copy", Toggle::Pause).unwrap();
-        for from in (0..1_500).step_by(500) {
-            let drafts = (from..from + 500).map(|n| Draft::new("in.x", &json!({ "n": n }))).collect();
-            rig.tenant.publish_all(&Caller::local(), drafts).await.unwrap();
-        }
-        let before = rig.tenant.head();
-        rig.tenant.set_automation("copy", Toggle::Resume).unwrap();
-        assert!(rig.tenant.head() - before < 1_500, "{mode}: one commit holds a part of it");
-        rig.crash();
-        rig.pass(1);
-        let mut ran = runs_of(&rig);
-        assert_eq!((ran.len(), ran[0], ran[1_499]), (1_500, 0, 1_499), "{mode}");
-        ran.dedup();
-        assert_eq!(ran.len(), 1_500, "{mode}: each once");
-    }
-}
-
-/// All of them, page by page.
-fn runs_of(rig: &Rig) -> Vec<u64> {
-    let topic = Some(Pattern::parse("out.x").unwrap());
-    let mut query = engine::tenant::Query { topic, limit: 1_000, ..Default::default() };
-    let mut found = Vec::new();
-    loop {
-        let page = rig.tenant.find(&query).unwrap();
-        found.extend(page.events.iter().map(|event| event.to_value()["payload"]["n"].as_u64().unwrap()));
-        match page.next {
-            Some(next) => query.cursor = Some(next),
-            None => return found,
-        }
     }
 }

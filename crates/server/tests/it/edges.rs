@@ -373,6 +373,7 @@ fn an_approval_with_a_form_is_an_object_also_when_it_is_rejected_in_a_word() {
         (json!("no"), json!({"approved": false})),
         (json!({"approved": false}), json!({"approved": false})),
         (json!({"approved": true, "note": "x"}), json!({"approved": true, "note": "x"})),
+        (json!({"approved": "yes", "note": "x"}), json!({"approved": true, "note": "x"})),
     ] {
         let run = started(&server, "asks");
         let path = format!("/v1/waits/{}/answer", run["waits"][0]["id"].as_str().unwrap());

@@ -86,6 +86,9 @@ fn asked(
         (Some(event), Some(trigger)) => occurrence::of_event(automation, trigger, event, &value, draft.now),
         (_, trigger) => occurrence::of_start(automation, trigger, pending, &value, draft.now),
     };
+    // What a pause kept comes at once when it is lifted: once that is too much for one commit, the rest queues.
+    let in_turn = of.in_turn || pending.reason == "paused" && start::is_long(draft);
+    let of = gate::Occurrence { in_turn, ..of };
     let memory = Memory::of(draft.state);
     if pending.gate == "mode" {
         return gate::in_its_turn(&memory, &of);

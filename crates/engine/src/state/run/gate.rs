@@ -300,7 +300,7 @@ impl State {
         Ok(self.gate(automation, "", FAILURES, "")?.and_then(|kept| kept.as_u64()).unwrap_or(0))
     }
 
-    pub(crate) fn set_automation(&mut self, place: Place, set: &AutomationSet) {
+    pub(crate) fn set_automation(&mut self, set: &AutomationSet) {
         if let Some(failures) = set.failures {
             let value = (failures > 0).then(|| failures.into());
             match failures {
@@ -327,21 +327,6 @@ impl State {
         }
         self.runs.gates.settings_touched = true;
         self.open_rows += 1;
-        if set.paused == Some(false) {
-            self.release_kept(&set.automation, place.time);
-        }
-    }
-
-    /// A pause is lifted: what it kept is due. The commit that lifts it goes on with as much as it can hold, time with the rest.
-    fn release_kept(&mut self, automation: &str, now: Timestamp) {
-        let gates = &mut self.runs.gates;
-        let of = gates.pending.iter_mut().filter(|(_, pending)| pending.automation == automation);
-        for (id, pending) in of.filter(|(_, pending)| pending.reason == "paused" && pending.until.is_none()) {
-            (pending.until, pending.elapsed) = (Some(now), true);
-            self.runs.timers.insert((now, Timer::Pending(*id)));
-            gates.touched.push(*id);
-            self.open_rows += 1;
-        }
     }
 
     pub(crate) fn pass_schedule(&mut self, passed: &SchedulePassed) {
