@@ -535,10 +535,10 @@ fn must_sync(answer: &Answer) -> bool {
     }
 }
 
-/// What an import brings starts nothing, nor what takes rows away for good.
+/// What an import brings starts nothing, nor what takes rows away for good. A note beside the events of others is no import.
 fn is_quiet(command: &Command) -> bool {
     match command {
-        Command::Publish { events } => events.iter().any(|event| event.quiet),
+        Command::Publish { events } => events.iter().all(|event| event.quiet),
         Command::Write { writes } => writes.iter().any(|write| write.quiet),
         _ => false,
     }
