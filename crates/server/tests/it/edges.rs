@@ -383,3 +383,17 @@ fn an_approval_with_a_form_is_an_object_also_when_it_is_rejected_in_a_word() {
         assert_eq!(run["steps"][0]["output"], output, "{run}");
     }
 }
+
+#[test]
+fn an_array_under_a_key_starts_what_it_would_start_without_one() {
+    let server = Server::told("2026-01-01T00:00:00Z");
+    server.apply(
+        "a.yaml",
+        "automation: echo\nmode: queued\ntriggers: [{event: in.x}]\nactions: [{publish: {topic: out.x}}]\n",
+    );
+    let headers = ["content-type: application/json", "idempotency-key: k"];
+    server.send("POST", "/v1/events", &headers, r#"[{"topic":"in.x"},{"topic":"in.x"}]"#).ok(201);
+    settle(&server);
+    let found = server.get("/v1/events?topic=out.x").ok(200);
+    assert_eq!(found["events"].as_array().unwrap().len(), 2, "{found}");
+}
