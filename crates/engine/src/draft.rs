@@ -27,6 +27,10 @@ pub struct Draft<'a> {
     entries: Vec<Entry>,
     /// Entries before this one have found whom they concern.
     pub routed: usize,
+    /// It is being done: who asks for it meanwhile need not.
+    pub routing: bool,
+    /// Of what the entries carry.
+    bytes: usize,
     /// Somebody listens to what is told and not written.
     pub heard: bool,
 }
@@ -34,12 +38,24 @@ pub struct Draft<'a> {
 /// A place to come back to.
 pub struct Mark {
     entries: usize,
+    bytes: usize,
     rows: usize,
 }
 
 impl<'a> Draft<'a> {
     pub fn new(state: &'a mut State, entropy: &'a mut Entropy, now: Timestamp, first: Position) -> Draft<'a> {
-        Draft { state, entropy, now, past: None, first, entries: Vec::new(), routed: 0, heard: false }
+        Draft {
+            state,
+            entropy,
+            now,
+            past: None,
+            first,
+            entries: Vec::new(),
+            routed: 0,
+            routing: false,
+            bytes: 0,
+            heard: false,
+        }
     }
 
     pub fn over(self, past: &'a dyn Ledger) -> Draft<'a> {
@@ -104,6 +120,16 @@ impl<'a> Draft<'a> {
         self.entries.len()
     }
 
+    /// How long the bodies of its records are together.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is another event that has not found whom it concerns.
+    pub fn has_unrouted(&self) -> bool {
+        self.entries[self.routed..].iter().any(|entry| matches!(entry.record, Record::Event(_)))
+    }
+
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -143,6 +169,7 @@ impl<'a> Draft<'a> {
             seal_entry(self.state, (self.first, &self.entries), &mut entry)?;
         }
         apply(self.state, place, &entry.record)?;
+        self.bytes += entry.bytes();
         self.entries.push(entry);
         Ok(place.position)
     }
@@ -164,7 +191,7 @@ impl<'a> Draft<'a> {
             .prepare_cached("SAVEPOINT step")
             .and_then(|mut run| run.execute([]))
             .map_err(Fault)?;
-        Ok(Mark { entries: self.entries.len(), rows: self.state.open_rows })
+        Ok(Mark { entries: self.entries.len(), bytes: self.bytes, rows: self.state.open_rows })
     }
 
     pub fn keep(&mut self, _: Mark) -> Result<()> {
@@ -176,6 +203,7 @@ impl<'a> Draft<'a> {
         self.routed = self.routed.min(mark.entries);
         self.state.db.execute_batch("ROLLBACK TO step; RELEASE step").map_err(Fault)?;
         self.entries.truncate(mark.entries);
+        self.bytes = mark.bytes;
         self.state.open_rows = mark.rows;
         self.state.carried = None;
         self.state.at_hand.clear();

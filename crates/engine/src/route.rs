@@ -1,5 +1,6 @@
 //! Whom an event concerns: waits it ends, triggers it pulls. In the commit of the event itself (rules R6).
 
+pub mod at_once;
 pub mod lost;
 pub mod occurrence;
 pub mod start;
@@ -52,10 +53,17 @@ pub fn check<'a>(state: &State, topics: impl Iterator<Item = &'a str>) -> std::r
 
 /// Routes every event that the draft holds and that has not been routed.
 pub fn all(draft: &mut Draft<'_>) -> Result<()> {
-    if !listens(draft.state) {
+    if draft.routing || !listens(draft.state) {
         return Ok(());
     }
-    // What is told while events are routed is routed after them.
+    draft.routing = true;
+    let routed = each(draft);
+    draft.routing = false;
+    routed
+}
+
+/// What is told while events are routed, and what runs write that walk meanwhile, is routed after them.
+fn each(draft: &mut Draft<'_>) -> Result<()> {
     while draft.routed < draft.len() {
         let index = draft.routed;
         draft.routed += 1;
@@ -68,7 +76,11 @@ pub fn all(draft: &mut Draft<'_>) -> Result<()> {
             Some(kept) => kept,
             None => event.clone(),
         };
+        let since = draft.next();
         one(draft, &event, &concerned)?;
+        if draft.has_unrouted() {
+            at_once::walk_since(draft, since)?;
+        }
     }
     Ok(())
 }

@@ -114,6 +114,8 @@ struct Walk<'d, 'a> {
     env: Env,
     /// What each step came to, for people.
     trace: Vec<Value>,
+    /// How many records others had written in this commit.
+    begun: usize,
     steps: u32,
     /// Of payloads and rows that it wrote, also of those that were taken back.
     bytes: usize,
@@ -310,6 +312,7 @@ impl<'d, 'a> Walk<'d, 'a> {
         let said = env.about.as_ref().and_then(|about| about.event["trace"].as_str());
         Walk {
             traceparent: said.map(str::to_owned),
+            begun: draft.len(),
             draft,
             run,
             env,
@@ -343,7 +346,7 @@ impl<'d, 'a> Walk<'d, 'a> {
 
     /// Whether the stretch has become more than one commit can hold.
     fn too_big(&self) -> Result<()> {
-        if self.draft.len() <= RECORDS_MAX && self.bytes <= BYTES_MAX {
+        if self.draft.len() - self.begun <= RECORDS_MAX && self.bytes <= BYTES_MAX {
             return Ok(());
         }
         Err(failure(Code::WalkTooBig, "the run wrote more than one commit can hold; wait in between"))

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use super::lost::{Lost, TOLD};
 use super::occurrence::{SYSTEM, start_time};
 use crate::automation::{Automation, Trigger};
-use crate::decide::Entry;
 use crate::draft::Draft;
 use crate::entropy::Entropy;
 use crate::gate::{Gate, Passed, storm};
@@ -21,9 +20,9 @@ use crate::lifecycle;
 use crate::state::Result;
 use crate::state::run::Pending;
 
-/// Records, and bytes of what they carry, after which a commit is long.
-const LONG: usize = 1_000;
-const LONG_BYTES: usize = 1 << 20;
+/// Records, and bytes of what they carry, after which a commit is long: as much as one run may write between two waits.
+const LONG: usize = 10_000;
+const LONG_BYTES: usize = 4 << 20;
 
 /// Settles what the verdict on `taker` takes along.
 pub fn follow(draft: &mut Draft<'_>, taker: OccurrenceId, passed: &Passed) -> Result<()> {
@@ -331,20 +330,17 @@ pub fn resume(draft: &mut Draft<'_>, name: &str) -> Result<()> {
     let (paused, queued) = (kept("paused"), kept("queued"));
     queued.into_iter().try_for_each(|(_, key)| next_queued(draft, name, &key))?;
     for (id, _) in paused {
-        let first = draft.next();
+        let since = draft.next();
         super::wake_due::go_on(draft, id)?;
         // A run that takes no time is over when the next is asked for, as if there had been no pause.
-        let begun = draft.state.runs.ready.iter().copied().find(|run| *run >= first);
-        if let Some(run) = begun.filter(|_| !is_long(draft)) {
-            crate::walk::walk(draft, run)?;
-        }
+        super::at_once::walk_since(draft, since)?;
     }
     Ok(())
 }
 
 /// Whether a commit holds so much that what can follow in the next should.
 pub fn is_long(draft: &Draft<'_>) -> bool {
-    draft.len() > LONG || draft.entries().iter().map(Entry::bytes).sum::<usize>() > LONG_BYTES
+    draft.len() > LONG || draft.bytes() > LONG_BYTES
 }
 
 /// Starts what was pending and was brought by no event in the ledger: a person, a call, a schedule.

@@ -1,0 +1,42 @@
+//! What an event starts is over before the next event of the same commit is looked at, as far as it waits for nothing.
+//!
+//! So events of one array, and what one run publishes and writes, come to what they would come to one after the other: a run that
+//! takes no time is in nobody's way. What a walk publishes is routed in its turn, after what was there before.
+
+use std::collections::VecDeque;
+
+use model::Position;
+
+use super::start::is_long;
+use crate::draft::Draft;
+use crate::gate::mode;
+use crate::state::{Result, State};
+use crate::walk;
+
+/// Walks the runs that became ready at `since` or later, and those that become ready by that. Whatever does not fit into one commit, or
+/// yields, stays ready.
+pub fn walk_since(draft: &mut Draft<'_>, since: Position) -> Result<()> {
+    let mut next: VecDeque<Position> = ready_since(draft.state, since).into();
+    while let Some(run) = next.pop_front() {
+        if is_long(draft) {
+            break;
+        }
+        let since = draft.next();
+        walk::walk(draft, run)?;
+        let fresh = ready_since(draft.state, since).into_iter().filter(|ready| *ready != run);
+        // As between commits: first those that others would find in their way.
+        let (first, last): (Vec<_>, Vec<_>) = fresh.partition(|run| mode::is_in_the_way(draft.state, *run));
+        first.into_iter().rev().for_each(|run| next.push_front(run));
+        next.extend(last);
+    }
+    Ok(())
+}
+
+/// In the order in which they became ready, which is that of the queue.
+fn ready_since(state: &State, since: Position) -> Vec<Position> {
+    let runs = &state.runs;
+    let is_fresh = |run: &&Position| runs.live.get(run).and_then(|brief| brief.ready) >= Some(since);
+    let mut fresh: Vec<Position> = runs.ready.iter().rev().take_while(is_fresh).copied().collect();
+    fresh.reverse();
+    fresh
+}
