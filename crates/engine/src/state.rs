@@ -42,6 +42,8 @@ const STEPS_MAX: usize = 64;
 
 /// Memory for pages of a tenant that has concepts.
 const ROWS_CACHE_KIB: i64 = 16 << 10;
+/// Of a connection that reads rows beside the writer.
+const READ_CACHE_KIB: i64 = 6 << 10;
 
 /// SQLite could not do its work. The ledger is intact: the process stops and the next start folds again.
 #[derive(Debug, thiserror::Error)]
@@ -351,6 +353,8 @@ pub fn read_beside(path: &Path) -> Result<Connection> {
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(32);
+    // The inner pages of a million rows and of their index stay: of a row that nobody has read lately only its two leaves are fetched.
+    db.pragma_update(None, "cache_size", -READ_CACHE_KIB)?;
     Ok(db)
 }
 
