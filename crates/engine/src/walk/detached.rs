@@ -2,12 +2,12 @@
 
 use model::Code;
 use model::definition::{Call, Query};
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::{Flow, Result, Walk, failure};
 use crate::declared;
 use crate::route::occurrence;
-use crate::run::{Block, Inside, Request, WaitKind};
+use crate::run::{Block, Request};
 
 impl Walk<'_, '_> {
     /// The answer is a wait like that for an effect: it survives a crash, and is then asked for again.
@@ -30,13 +30,8 @@ impl Walk<'_, '_> {
         let request = Request {
             kind: declared::DETACHED.to_owned(),
             with: json!({"query": call.name, "args": args, "space": space, "actor": self.actor(), "now": self.env.now}),
-            key: format!("{}:{path}", self.run.id),
-            attempt: at.failures + 1,
-            scheduled: self.run.occurrence.kind == "schedule",
             ..Request::default()
         };
-        let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
-        at.inside = Some(Box::new(Inside::Wait(number)));
-        Ok(Flow::Blocked)
+        self.ask_outside(request, at, path)
     }
 }

@@ -47,16 +47,11 @@ impl Walk<'_, '_> {
         let request = Request {
             kind: "http".to_owned(),
             with,
-            key: format!("{}:{path}", self.run.id),
-            attempt: at.failures + 1,
-            scheduled: self.run.occurrence.kind == "schedule",
             once: http.once,
             secrets,
             ..Request::default()
         };
-        let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
-        at.inside = Some(Box::new(Inside::Wait(number)));
-        Ok(Flow::Blocked)
+        self.ask_outside(request, at, path)
     }
 
     /// It failed; or nobody knows, which is asked, unless the step says how to go on.
@@ -121,10 +116,18 @@ impl Walk<'_, '_> {
         let request = Request {
             kind: outside.runner.clone(),
             with: self.env.input(self.draft.state, &outside.with)?,
+            ..Request::default()
+        };
+        self.ask_outside(request, at, path)
+    }
+
+    /// Asks for it, under a key that is the same on every try, and stands still until somebody says what became of it.
+    pub(super) fn ask_outside(&mut self, request: Request, at: &mut Block, path: &str) -> Result<Flow> {
+        let request = Request {
             key: format!("{}:{path}", self.run.id),
             attempt: at.failures + 1,
             scheduled: self.run.occurrence.kind == "schedule",
-            ..Request::default()
+            ..request
         };
         let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
         at.inside = Some(Box::new(Inside::Wait(number)));

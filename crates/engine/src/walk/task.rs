@@ -5,7 +5,7 @@ use model::definition::Input;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Flow, Result, Stopped, Walk, failure};
-use crate::run::{Block, Inside, Request, TASK, WaitKind};
+use crate::run::{Block, Request, TASK};
 
 /// The longest name of a kind of task.
 const KIND_MAX: usize = 128;
@@ -27,15 +27,10 @@ impl Walk<'_, '_> {
         let request = Request {
             kind: TASK.to_owned(),
             with: json!({"task": kind, "input": input}),
-            key: format!("{}:{path}", self.run.id),
-            attempt: at.failures + 1,
-            scheduled: self.run.occurrence.kind == "schedule",
             secrets,
             ..Request::default()
         };
-        let number = self.wait(path, WaitKind::Effect(Box::new(request)), None, Map::new());
-        at.inside = Some(Box::new(Inside::Wait(number)));
-        Ok(Flow::Blocked)
+        self.ask_outside(request, at, path)
     }
 }
 
