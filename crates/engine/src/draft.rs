@@ -3,6 +3,7 @@
 //! What a failing step did is taken back with [`Draft::rewind`]: its rows by an SQL savepoint, its records by forgetting
 //! them. Only rows and keys may lie between a mark and its rewind; routing comes after the steps.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ledger::Ledger;
@@ -29,6 +30,10 @@ pub struct Draft<'a> {
     pub routed: usize,
     /// It is being done: who asks for it meanwhile need not.
     pub routing: bool,
+    /// What is told of runs and written nowhere, with the spaces it may quote: it has not found whom it concerns.
+    pub views: VecDeque<(Event, Vec<String>)>,
+    /// How often runs have yielded and gone on in this commit.
+    pub yields: usize,
     /// Of what the entries carry.
     bytes: usize,
     /// Somebody listens to what is told and not written.
@@ -53,6 +58,8 @@ impl<'a> Draft<'a> {
             entries: Vec::new(),
             routed: 0,
             routing: false,
+            views: VecDeque::new(),
+            yields: 0,
             bytes: 0,
             heard: false,
         }
@@ -78,7 +85,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The first event after `after` that `wanted` says yes to, in the ledger and in what is not yet part of it. What was
-    /// trimmed is not looked at.
+    /// trimmed is not looked at; nor what comes next in this commit, which is still to come for a run that walks before it.
     pub fn look_back(
         &self,
         after: Position,
@@ -103,8 +110,9 @@ impl<'a> Draft<'a> {
                 next = end.next.max(next + 1);
             }
         }
+        let end = if self.routing { self.first + self.routed as u64 } else { Position::MAX };
         for event in self.state.passed_after(next) {
-            if wanted(&event)? {
+            if event.position < end && wanted(&event)? {
                 return Ok(Some(event));
             }
         }
@@ -127,7 +135,13 @@ impl<'a> Draft<'a> {
 
     /// Whether there is another event that has not found whom it concerns.
     pub fn has_unrouted(&self) -> bool {
-        self.entries[self.routed..].iter().any(|entry| matches!(entry.record, Record::Event(_)))
+        let is_event = |entry: &Entry| matches!(entry.record, Record::Event(_));
+        !self.views.is_empty() || self.entries[self.routed..].iter().any(is_event)
+    }
+
+    /// Where its first record stands.
+    pub fn begins(&self) -> Position {
+        self.first
     }
 
     pub fn entries(&self) -> &[Entry] {

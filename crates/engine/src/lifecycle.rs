@@ -16,7 +16,6 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
 use crate::history::cancelled;
-use crate::route;
 use crate::run::{Run, band_of, band_of_input};
 use crate::state::Result;
 
@@ -228,7 +227,10 @@ fn tell(draft: &mut Draft<'_>, run: &Run, topic: &str, more: Value) -> Result<()
         draft.tell(Arc::new(Event { position: 0, ..event.clone() }));
     }
     let by_one = run.synthetic.as_ref().and_then(|event| event["topic"].as_str()).is_some_and(is_one);
-    if by_one { Ok(()) } else { route::view(draft, &event, &run.spaces()) }
+    if !by_one {
+        draft.views.push_back((event, run.spaces()));
+    }
+    Ok(())
 }
 
 /// `schedule manual event:<topic> automation:<name>`, as people ask for it.

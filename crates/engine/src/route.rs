@@ -56,33 +56,44 @@ pub fn all(draft: &mut Draft<'_>) -> Result<()> {
     if draft.routing || !listens(draft.state) {
         return Ok(());
     }
+    let since = draft.next();
     draft.routing = true;
     let routed = each(draft);
     draft.routing = false;
+    // What a stretch has led to comes before what it has only made room for, or called: that may lead to the same.
+    draft.state.runs.put_before(draft.begins(), since);
     routed
 }
 
 /// What is told while events are routed, and what runs write that walk meanwhile, is routed after them.
 fn each(draft: &mut Draft<'_>) -> Result<()> {
-    while draft.routed < draft.len() {
-        let index = draft.routed;
-        draft.routed += 1;
-        let Record::Event(event) = &draft.entries()[index].record else { continue };
-        let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
-        if concerned.is_empty() && !wake::may_concern(draft.state, event) {
-            continue;
-        }
-        let event = match draft.state.event(event.position)? {
-            Some(kept) => kept,
-            None => event.clone(),
-        };
+    loop {
         let since = draft.next();
-        one(draft, &event, &concerned)?;
-        if draft.has_unrouted() {
+        if let Some((event, spaces)) = draft.views.pop_front() {
+            view(draft, &event, &spaces)?;
+        } else if draft.routed < draft.len() {
+            draft.routed += 1;
+            written(draft, draft.routed - 1)?;
+        } else {
+            return Ok(());
+        }
+        if draft.next() > since && draft.has_unrouted() {
             at_once::walk_since(draft, since)?;
         }
     }
-    Ok(())
+}
+
+fn written(draft: &mut Draft<'_>, index: usize) -> Result<()> {
+    let Record::Event(event) = &draft.entries()[index].record else { return Ok(()) };
+    let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
+    if concerned.is_empty() && !wake::may_concern(draft.state, event) {
+        return Ok(());
+    }
+    let event = match draft.state.event(event.position)? {
+        Some(kept) => kept,
+        None => event.clone(),
+    };
+    one(draft, &event, &concerned)
 }
 
 /// Routes an event that is folded already, as if it came now.
@@ -91,7 +102,8 @@ pub fn replayed(draft: &mut Draft<'_>, event: &Event) -> Result<()> {
     if concerned.is_empty() && !wake::may_concern(draft.state, event) {
         return Ok(());
     }
-    one(draft, event, &concerned)
+    one(draft, event, &concerned)?;
+    all(draft)
 }
 
 fn one(draft: &mut Draft<'_>, event: &Event, concerned: &Concerned) -> Result<()> {
@@ -175,7 +187,7 @@ fn parted(state: &State, event: &Event, verdicts: Vec<Verdict>) -> Vec<(Routed, 
 
 /// As [`one`], for an event that is written nowhere: triggers that name it are pulled, and what starts carries it along.
 /// `spaces`: all of which it may quote something.
-pub fn view(draft: &mut Draft<'_>, event: &Event, spaces: &[String]) -> Result<()> {
+fn view(draft: &mut Draft<'_>, event: &Event, spaces: &[String]) -> Result<()> {
     let value = Arc::new(event.to_value());
     let concerned = draft.state.catalog.automations.concerned(&event.envelope.topic);
     let came = Came { event, value: &value, now: draft.now, sample: 0 };

@@ -44,6 +44,8 @@ const STATE_ROWS_MAX: usize = 8_192;
 /// Walks in one batch, and for each command in it if those are more; the rest follow in the next.
 const WALKS_MAX: usize = 512;
 const WALKS_A_COMMAND: usize = 4;
+/// Records that count for one walk, where one commit holds many.
+const RECORDS_A_WALK: usize = 16;
 /// Marked conditions that one batch tests; the rest follow in the next.
 const TESTS_MAX: usize = 256;
 /// A step of the wall clock against the boot clock that is worth a record.
@@ -324,6 +326,8 @@ impl Writer {
                 self.state.runs.ready.pop_front();
                 continue;
             }
+            // What walked along in its commit counts, too: others wait for the end of the turn.
+            *left = left.saturating_sub(entries.len() / RECORDS_A_WALK);
             self.commit(moment.now, entries, turn);
             walked = true;
             if self.state.runs.ready.iter().skip(others).any(|ready| *ready == run) {

@@ -13,23 +13,39 @@ use crate::gate::mode;
 use crate::state::{Result, State};
 use crate::walk;
 
-/// Walks the runs that became ready at `since` or later, and those that become ready by that. Whatever does not fit into one commit, or
-/// yields, stays ready.
+/// How often runs that yield go on in one commit, all of them together; after that they let others go first, as always.
+const YIELDS_MAX: usize = 20;
+
+/// Walks the runs that became ready at `since` or later, and those that become ready by that. Whatever does not fit into one commit
+/// stays ready.
 pub fn walk_since(draft: &mut Draft<'_>, since: Position) -> Result<()> {
-    let mut next: VecDeque<Position> = ready_since(draft.state, since).into();
+    let mut next = VecDeque::new();
+    put(draft.state, &mut next, ready_since(draft.state, since));
     while let Some(run) = next.pop_front() {
         if is_long(draft) {
             break;
         }
         let since = draft.next();
         walk::walk(draft, run)?;
-        let fresh = ready_since(draft.state, since).into_iter().filter(|ready| *ready != run);
-        // As between commits: first those that others would find in their way.
-        let (first, last): (Vec<_>, Vec<_>) = fresh.partition(|run| mode::is_in_the_way(draft.state, *run));
-        first.into_iter().rev().for_each(|run| next.push_front(run));
-        next.extend(last);
+        let mut fresh = ready_since(draft.state, since);
+        // One that has yielded goes on when what it has led to is over.
+        if let Some(at) = fresh.iter().position(|ready| *ready == run) {
+            fresh.remove(at);
+            draft.yields += 1;
+            if draft.yields <= YIELDS_MAX {
+                next.push_front(run);
+            }
+        }
+        put(draft.state, &mut next, fresh);
     }
     Ok(())
+}
+
+/// As between commits: first those that others would find in their way.
+fn put(state: &State, next: &mut VecDeque<Position>, fresh: Vec<Position>) {
+    let (first, last): (Vec<_>, Vec<_>) = fresh.into_iter().partition(|run| mode::is_in_the_way(state, *run));
+    first.into_iter().rev().for_each(|run| next.push_front(run));
+    next.extend(last);
 }
 
 /// In the order in which they became ready, which is that of the queue.

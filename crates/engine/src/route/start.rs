@@ -328,7 +328,11 @@ pub fn resume(draft: &mut Draft<'_>, name: &str) -> Result<()> {
         kept.map(|(id, pending)| (*id, pending.key.clone())).collect()
     };
     let (paused, queued) = (kept("paused"), kept("queued"));
-    queued.into_iter().try_for_each(|(_, key)| next_queued(draft, name, &key))?;
+    for (_, key) in queued {
+        let since = draft.next();
+        next_queued(draft, name, &key)?;
+        super::at_once::walk_since(draft, since)?;
+    }
     for (id, _) in paused {
         let since = draft.next();
         super::wake_due::go_on(draft, id)?;

@@ -123,6 +123,18 @@ impl Runs {
     }
 
     /// It has walked; nearly always it was the first in the queue.
+    /// Of those that became ready at `from` or later, the ones since `since` go first.
+    pub fn put_before(&mut self, from: Position, since: Position) {
+        let at = |runs: &Runs, run: &Position| runs.live.get(run).and_then(|brief| brief.ready).unwrap_or(0);
+        let fresh = self.ready.iter().rev().take_while(|run| at(self, run) >= from).count();
+        if fresh < 2 {
+            return;
+        }
+        let tail = self.ready.split_off(self.ready.len() - fresh);
+        let (first, last): (Vec<_>, Vec<_>) = tail.into_iter().partition(|run| at(self, run) >= since);
+        self.ready.extend(first.into_iter().chain(last));
+    }
+
     fn unready(&mut self, run: Position) {
         match self.ready.front() {
             Some(first) if *first == run => _ = self.ready.pop_front(),

@@ -220,6 +220,8 @@ impl Backtest {
                 // Who administered what is not among what came.
                 self.events += u64::from(!event.envelope.topic.starts_with(audit::PREFIX));
                 self.on_draft(time, |draft| Ok(route::replayed(draft, &event)?))?;
+                // As in a commit: what it starts is over before the next is looked at.
+                self.work(time)?;
             }
             self.work(time)?;
         }
@@ -260,7 +262,7 @@ impl Backtest {
         for _ in 0..ROUNDS_MAX {
             let due = self.state.runs.timers.first().map(|(at, _)| *at).filter(|at| *at <= to);
             let Some(at) = due else { return Ok(()) };
-            self.on_draft(at, |draft| decide::run::decide(draft, RunCommand::Due).map(drop))?;
+            self.on_draft(at, |draft| decided(draft, RunCommand::Due))?;
             self.work(at)?;
         }
         Err(circles())
@@ -285,7 +287,7 @@ impl Backtest {
             let stub = |live| stubbed(&self.state, live, wait);
             let (how, value) = live.as_ref().map_or((How::Done, Value::Null), stub);
             let done = RunCommand::EffectDone { run, wait, how, value };
-            self.on_draft(now, |draft| decide::run::decide(draft, done).map(drop))?;
+            self.on_draft(now, |draft| decided(draft, done))?;
         }
         Err(circles())
     }
@@ -383,4 +385,10 @@ fn written(definition: &Definition) -> Option<Set> {
     let text = RawValue::from_string(definition.to_json()).ok()?;
     let (kind, name) = (definition.kind(), definition.key().to_owned());
     Some(Set { kind, name, hash: definition.hash(), definition: text })
+}
+
+/// As the writer does it: what it publishes and tells finds whom it concerns.
+fn decided(draft: &mut Draft<'_>, command: RunCommand) -> Result<(), Refusal> {
+    decide::run::decide(draft, command)?;
+    Ok(route::all(draft)?)
 }

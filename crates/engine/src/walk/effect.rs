@@ -44,13 +44,8 @@ impl Walk<'_, '_> {
         if let Some(length) = &step.timeout {
             with["timeout"] = self.env.length(self.draft.state, length)?.as_secs_f64().into();
         }
-        let request = Request {
-            kind: "http".to_owned(),
-            with,
-            once: http.once,
-            secrets,
-            ..Request::default()
-        };
+        let request =
+            Request { kind: "http".to_owned(), with, once: http.once, secrets, ..Request::default() };
         self.ask_outside(request, at, path)
     }
 
