@@ -147,13 +147,15 @@ impl Tenant {
         self.pass(group, limit).await
     }
 
-    /// Refuses a group of somebody else's: no subscription takes its events, so a drain would only throw them away.
+    /// Refuses a group of somebody else's: no subscription takes its events, so a drain would only throw them away. The seed's
+    /// own drainer goes on without any: it was made for subscriptions, and who removed the last one means to skip.
     fn is_dispatched(&self, group: &str) -> Result<(), Problem> {
         let named = self.with_writer(|writer| {
             let mut all = writer.state.runs.subscriptions.all.values();
             Ok(all.any(|subscription| subscription.group() == group))
         })?;
-        if named || fits(group, &self.group(group)?.group.definition).is_ok() {
+        let definition = self.group(group)?.group.definition;
+        if named || group == DRAINER && fits(group, &definition).is_ok() {
             return Ok(());
         }
         let detail =
