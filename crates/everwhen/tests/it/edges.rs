@@ -50,6 +50,23 @@ fn a_plan_of_an_empty_directory_makes_nothing() {
 }
 
 #[test]
+fn an_apply_says_what_it_removes_before_it_does() {
+    let place = Place::new();
+    place.write("ship.ew", SHIP);
+    place.write("other.yaml", "automation: other\nactions: []\n");
+    place.run(&["init"]).ok();
+    assert_eq!(place.run(&["apply", "ship.ew"]).ok().err, "");
+    let done = place.run(&["apply", "other.yaml", "--json"]).ok();
+    assert_eq!(done.json()["removed"], json!(["automation ship"]));
+    assert!(
+        done.err.contains("warning: removes: automation ship; they are not among these files"),
+        "{done:?}"
+    );
+    assert_eq!(place.run(&["apply", "other.yaml", "ship.ew"]).ok().err, "");
+    assert_eq!(place.run(&["apply", "ship.ew", "--yes"]).ok().err, "", "it was said");
+}
+
+#[test]
 fn lists_that_are_empty_say_so() {
     let place = Place::new();
     place.run(&["publish", "a.b"]).ok();
