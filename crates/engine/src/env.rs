@@ -134,6 +134,17 @@ impl Env {
         }
     }
 
+    /// The value of what is written down as it stands: nothing that it reads can make it another one later.
+    pub fn written(&self, state: &State, input: &Input) -> Option<Value> {
+        let (reads, refs) = match input {
+            Input::Expr(expr) => self.program.expr(&expr.0).map(|of| (of.reads.clone(), of.refs.clone())),
+            Input::Template(value) => self.program.tree(value).map(|of| (of.reads.clone(), of.refs.clone())),
+        }
+        .ok()?;
+        let is_fixed = !reads.contains(&true) && refs.functions.is_empty() && !refs.now;
+        is_fixed.then(|| self.input(state, input).ok()).flatten()
+    }
+
     /// A length of time; what is computed may be seconds, a duration or its text.
     pub fn length(&self, state: &State, length: &Length) -> Result<std::time::Duration, Problem> {
         match length {

@@ -7,6 +7,7 @@
 //!        └ the third step is a `parallel`; its first branch is past one step, its second waits
 //! ```
 
+pub mod question;
 mod taken;
 
 use std::collections::BTreeMap;
@@ -251,6 +252,9 @@ pub enum WaitKind {
         form: Vec<Field>,
         #[serde(default)]
         approve: bool,
+        /// The answer when the time is over, where it is written down and not computed then; only to be shown.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        default: Value,
     },
     /// Worked outside the loop.
     Effect(Box<Request>),

@@ -176,6 +176,8 @@ pub struct Failure {
 /// How a scenario went.
 pub struct Played {
     pub failures: Vec<Failure>,
+    /// Why runs failed in a scenario that did: `{"automation","step","kind","code","message"}`.
+    pub failed_runs: Vec<Value>,
     /// The steps as they were written, for showing those that failed.
     pub shown: Vec<Value>,
     /// It was played with a kill at every wait.

@@ -172,7 +172,7 @@ type Last = (String, u16, String);
 
 fn because(why: &Problem) -> Last {
     let number = if why.code() == Code::StreamSlow { ends::TOO_SLOW } else { ends::POLICY };
-    (frames::refused("", why), number, why.code().as_str().to_owned())
+    (frames::refused(why), number, why.code().as_str().to_owned())
 }
 
 /// What was wrong with what came, by the words of the library, which has no other way to tell; `None` when nobody is left to be

@@ -420,7 +420,7 @@ fn wait_json(run: &Run, wait: &Wait) -> Value {
                 value["quarantined"] = json!({"crashes": request.crashes});
             }
         }
-        WaitKind::Ask { question, to, options, form, .. } => {
+        WaitKind::Ask { question, to, options, form, approve, default } => {
             value["question"] = question.clone();
             if !to.is_null() {
                 value["to"] = to.clone();
@@ -430,6 +430,12 @@ fn wait_json(run: &Run, wait: &Wait) -> Value {
             }
             if !form.is_empty() {
                 value["form"] = json!(form);
+            }
+            if *approve {
+                value["approve"] = true.into();
+            }
+            if !default.is_null() {
+                value["default"] = default.clone();
             }
         }
         _ => {}

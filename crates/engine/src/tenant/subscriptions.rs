@@ -9,7 +9,7 @@ use lang::mapper::Mapper;
 use model::event::Event;
 use model::group::{Definition, OnExhausted, Ordering};
 use model::topic::Pattern;
-use model::{Code, Position, Problem};
+use model::{Code, Position, Problem, suggest};
 use serde_json::{Map, Value, json};
 
 use super::Tenant;
@@ -68,6 +68,7 @@ impl Tenant {
     pub async fn put_subscription(&self, id: &str, definition: &Value) -> Result<(bool, Value), Problem> {
         check_id(id)?;
         let definition = checked(definition)?;
+        self.is_there(id, &definition)?;
         let group = definition["group"].as_str().unwrap_or(DRAINER).to_owned();
         if let Ok(there) = self.group(&group) {
             fits(&group, &there.group.definition)?;
@@ -80,6 +81,28 @@ impl Tenant {
         let new = self.subscription(id).is_err();
         self.resubscribe(SubscriptionCommand::Put { id: id.to_owned(), definition }).await?;
         Ok((new, self.subscription(id)?))
+    }
+
+    /// Refuses a name that nothing is declared under: its events would all be held. One that was there when the subscription
+    /// was made may have gone since; the rest of it can still be changed.
+    fn is_there(&self, id: &str, definition: &Value) -> Result<(), Problem> {
+        let automation = definition["automation"].as_str().unwrap_or_default();
+        self.with_writer(|writer| {
+            let automations = &writer.state.catalog.automations;
+            let before = writer.state.runs.subscriptions.all.get(id);
+            let named = before.is_some_and(|before| before.definition["automation"] == automation);
+            if named || automations.get(automation).is_some() {
+                return Ok(());
+            }
+            let hint = match suggest::nearest(automation, automations.all().map(|known| known.name())) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => {
+                    "declare it first: everwhen apply; `everwhen automations list` shows what is".to_owned()
+                }
+            };
+            let detail = format!("there is no automation \"{automation}\"");
+            Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/automation"))
+        })
     }
 
     pub async fn drop_subscription(&self, id: &str) -> Result<(), Problem> {
@@ -124,13 +147,15 @@ impl Tenant {
         self.pass(group, limit).await
     }
 
-    /// Refuses a group of somebody else's: no subscription takes its events, so a drain would only throw them away.
+    /// Refuses a group of somebody else's: no subscription takes its events, so a drain would only throw them away. The seed's
+    /// own drainer goes on without any: it was made for subscriptions, and who removed the last one means to skip.
     fn is_dispatched(&self, group: &str) -> Result<(), Problem> {
         let named = self.with_writer(|writer| {
             let mut all = writer.state.runs.subscriptions.all.values();
             Ok(all.any(|subscription| subscription.group() == group))
         })?;
-        if named || fits(group, &self.group(group)?.group.definition).is_ok() {
+        let definition = self.group(group)?.group.definition;
+        if named || group == DRAINER && fits(group, &definition).is_ok() {
             return Ok(());
         }
         let detail =

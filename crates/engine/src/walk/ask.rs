@@ -21,6 +21,11 @@ impl Walk<'_, '_> {
             options: ask.options.clone(),
             form: ask.form.clone(),
             approve: ask.approve,
+            default: ask
+                .default
+                .as_ref()
+                .and_then(|default| self.env.written(self.draft.state, default))
+                .unwrap_or_default(),
         };
         let timeout = ask.timeout.as_ref().or(step.timeout.as_ref());
         let timeout = timeout.map(|length| self.env.length(self.draft.state, length)).transpose()?;

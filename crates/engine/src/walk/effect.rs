@@ -71,6 +71,7 @@ impl Walk<'_, '_> {
             options: ANSWERS.map(Value::from).to_vec(),
             form: Vec::new(),
             approve: false,
+            default: Value::Null,
         };
         let number = self.wait(path, kind, None, Map::new());
         at.inside = Some(Box::new(Inside::Wait(number)));

@@ -89,6 +89,22 @@ async fn a_run_that_asks_a_person_holds_the_drain_and_is_found_again() {
 }
 
 #[tokio::test]
+async fn a_subscription_to_an_automation_that_is_not_there_is_refused_with_the_one_that_is_meant() {
+    let rig = rig("automation: reprice\nactions: []\n").await;
+    let to = |automation: &str| json!({"pattern": "price.*", "automation": automation});
+    for (automation, hint) in [("repirce", "did you mean \"reprice\"?"), ("zzz", "everwhen apply")] {
+        let problem = rig.tenant.put_subscription("s", &to(automation)).await.unwrap_err();
+        assert_eq!(problem.pointer(), Some("/automation"), "{problem}");
+        assert!(problem.hint_text().unwrap().contains(hint), "{problem}");
+    }
+    assert!(rig.tenant.group("workflow_runner").is_err(), "nothing was made for it");
+    put(&rig, "s", to("reprice")).await;
+    apply(&rig, "automation: other\nactions: []\n").await;
+    let off = json!({"pattern": "price.*", "automation": "reprice", "enabled": false});
+    put(&rig, "s", off).await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_a_subscription_is_refused_where_it_is_wrong() {
     let rig = Rig::new();
     for (definition, pointer) in [

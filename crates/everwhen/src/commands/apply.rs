@@ -8,7 +8,7 @@ use model::definition::Definition;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use super::sources;
+use super::{sources, stdin};
 use crate::output::{Stop, counted};
 use crate::reach::Reach;
 use crate::session::Session;
@@ -16,7 +16,7 @@ use crate::session::Session;
 /// Put a workspace's declarations into force, all in one commit
 ///
 /// Sets what is new or changed, removes what this workspace no longer names, and leaves alone what others manage. A change
-/// that rows in the tenant do not fit is refused with their number.
+/// that rows in the tenant do not fit is refused with their number. At a terminal it asks before it removes something.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -25,6 +25,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     of: Of,
+    /// Do not ask before something is removed
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Show what apply would add, change and remove
@@ -52,19 +55,23 @@ struct Of {
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
-    let answer = send(&args.of, false, session).await?;
+    let answer = send(&args.of, Some(Sure(args.yes)), session).await?;
     shown(&answer, session)
 }
 
 pub async fn plan(args: PlanArgs, session: &Session) -> Result<(), Stop> {
-    let answer = send(&args.of, true, session).await?;
+    let answer = send(&args.of, None, session).await?;
     shown(&answer, session)?;
     let changes = ["added", "changed", "removed"].iter().any(|what| answer[*what] != serde_json::json!([]));
     if args.exit_code && changes { Err(Stop::Code(1)) } else { Ok(()) }
 }
 
-/// Checks the files here, where carets can be drawn, and sends them where they shall be in force.
-async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> {
+/// Whether to remove without asking.
+#[derive(Clone, Copy)]
+struct Sure(bool);
+
+/// Checks the files here, where carets can be drawn, and sends them where they shall be in force; a plan only asks.
+async fn send(of: &Of, apply: Option<Sure>, session: &Session) -> Result<Value, Stop> {
     let sources = sources::read(&of.paths)?;
     if sources.files.is_empty() {
         // Everything that the workspace manages would go, and nobody who stands in the wrong folder means that.
@@ -76,7 +83,7 @@ async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> 
     }
     let checked = check_workspace(&sources.files).at(SystemClock.now());
     for finding in &checked.findings {
-        session.out.note(&finding.render(&sources.files[&finding.file]));
+        session.out.note(&sources.shown(finding).render(&sources.files[&finding.file]));
     }
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     if checked.has_errors() {
@@ -85,8 +92,11 @@ async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> 
             .hint("everwhen check shows them all")
             .into());
     }
-    if !dry_run {
-        return Ok(Reach::or_create(session).await?.apply(&of.workspace, &sources.files, false).await?);
+    if let Some(sure) = apply {
+        let reach = Reach::or_create(session).await?;
+        let plan = reach.apply(&of.workspace, &sources.files, true).await?;
+        may_remove(&plan, &of.workspace, sure, session)?;
+        return Ok(reach.apply(&of.workspace, &sources.files, false).await?);
     }
     match Reach::existing(session).await {
         // Nothing is there yet, and a plan makes nothing.
@@ -97,6 +107,26 @@ async fn send(of: &Of, dry_run: bool, session: &Session) -> Result<Value, Stop> 
         }
         reach => Ok(reach?.apply(&of.workspace, &sources.files, true).await?),
     }
+}
+
+/// What was declared from another folder under the same workspace goes, and waiting runs of it with it: that is said before it
+/// happens, and a person is asked. A script goes on as it always did.
+fn may_remove(plan: &Value, workspace: &str, sure: Sure, session: &Session) -> Result<(), Problem> {
+    let removed: Vec<&str> =
+        plan["removed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if removed.is_empty() || sure.0 {
+        return Ok(());
+    }
+    session.out.warn(&format!(
+        "removes: {}; they are not among these files, and workspace \"{workspace}\" manages them. To keep or restore them, \
+         apply their files together with these, or these under a --workspace of their own",
+        removed.join(", ")
+    ));
+    if stdin::confirms(&format!("Workspace \"{workspace}\" loses them."), workspace)? {
+        return Ok(());
+    }
+    Err(Problem::new(Code::UsageInvalid, "nothing was applied")
+        .hint("type the workspace's name, or give --yes"))
 }
 
 /// The plan of a workspace where nothing is in force.

@@ -5,7 +5,7 @@ use engine::command::Toggle;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
-use super::runs::{asked, due, text};
+use super::runs::{answering, asked, due, text};
 use super::{entity, stdin};
 use crate::output::Stop;
 use crate::reach::Reach;
@@ -287,5 +287,6 @@ pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
 
 fn waiting(wait: &Value) -> String {
     let (id, kind, automation) = (text(&wait["id"]), text(&wait["kind"]), text(&wait["automation"]));
-    format!("{id}  {kind:<6}  {automation:<24}  {}{}", due(wait), asked(wait))
+    let first = format!("{id}  {kind:<6}  {automation:<24}  {}{}", due(wait), asked(wait));
+    [vec![first], answering(wait)].concat().join("\n")
 }

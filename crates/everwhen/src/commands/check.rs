@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use engine::clock::{Clock, SystemClock};
-use lang::declare::{Finding, Severity, check_workspace};
+use lang::declare::{Severity, check_workspace};
 
 use super::sources;
 use crate::output::Stop;
@@ -29,7 +29,7 @@ pub fn run(args: &Args, session: &Session) -> Result<(), Stop> {
     let checked = check_workspace(&sources.files).at(SystemClock.now());
     for finding in &checked.findings {
         let text = &sources.files[&finding.file];
-        let shown = Finding { file: sources.paths[&finding.file].display().to_string(), ..finding.clone() };
+        let shown = sources.shown(finding);
         match session.out.json {
             true => session.out.line(&shown.to_json().to_string())?,
             false => session.out.line(&shown.render(text))?,

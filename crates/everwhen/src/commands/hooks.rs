@@ -39,7 +39,7 @@ Examples:
         /// As the sender has it; - reads it from stdin, where nobody else sees it
         #[arg(long, value_name = "SECRET", conflicts_with = "secret_file")]
         secret: Option<String>,
-        /// Where the secret is, to its last byte; - is stdin without its last line break
+        /// Where the secret is, without its last line break; - is stdin
         #[arg(long, value_name = "FILE")]
         secret_file: Option<String>,
         /// Of its events; default github.EVENT.ACTION, else hook.NAME
@@ -66,8 +66,8 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         What::List => list(&reach, session).await,
         What::Set { name, scheme, secret, secret_file, topic, space } => {
             let secret = match (secret.as_deref(), secret_file.as_deref()) {
-                (Some("-"), _) => Some(secret::value(None)?),
-                (_, Some(file)) => Some(secret::value(Some(file))?),
+                (Some("-"), _) => Some(secret::line(None)?),
+                (_, Some(file)) => Some(secret::line(Some(file))?),
                 (given, None) => given.map(str::to_owned),
             };
             let mut said = Map::from_iter([("scheme".to_owned(), Value::from(scheme))]);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use engine::history::read::Wanted;
+use engine::run::question;
 use engine::tenant::runs::{Bulk, REASONS, Rerun, Verb};
 use model::{Code, Problem, Timestamp, time};
 use serde_json::Value;
@@ -285,6 +286,7 @@ pub fn words(run: &Value) -> Vec<String> {
     for wait in run["waits"].as_array().into_iter().flatten() {
         let (id, kind) = (text(&wait["id"]), text(&wait["kind"]));
         lines.push(format!("  waits {id}  {kind}  {}{}", due(wait), asked(wait)));
+        lines.extend(answering(wait).into_iter().map(|line| format!("  {line}")));
     }
     lines
 }
@@ -296,11 +298,27 @@ pub fn due(wait: &Value) -> String {
 /// The question of a wait, and what may be answered.
 pub fn asked(wait: &Value) -> String {
     let Some(question) = wait.get("question") else { return String::new() };
-    let options: Vec<String> = wait["options"].as_array().into_iter().flatten().map(text).collect();
-    match options.is_empty() {
+    let answers = question::answers(wait);
+    match answers.is_empty() {
         true => format!("  {}", text(question)),
-        false => format!("  {} ({})", text(question), options.join(", ")),
+        false => format!("  {} ({})", text(question), answers.join(", ")),
     }
+}
+
+/// What else a person must know to answer a question, and what to type.
+pub fn answering(wait: &Value) -> Vec<String> {
+    if wait.get("question").is_none() {
+        return Vec::new();
+    }
+    let said = |name: &str| wait.get(name).map(text).unwrap_or_default();
+    let facts = [
+        ("asked", said("to")),
+        ("form", question::form(wait)),
+        ("if nobody answers", said("default")),
+        ("answer", question::command(wait)),
+    ];
+    let told = facts.iter().filter(|(_, fact)| !fact.is_empty());
+    told.map(|(name, fact)| format!("    {name}: {fact}")).collect()
 }
 
 /// An instant from the command line, or how long ago.

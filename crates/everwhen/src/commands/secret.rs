@@ -72,13 +72,23 @@ pub fn value(file: Option<&str>) -> Result<String, Problem> {
     let text = String::from_utf8(bytes).map_err(|_| {
         Problem::new(Code::SecretInvalid, "the value is not UTF-8").hint("keep bytes as base64 or hex")
     })?;
-    // A shell's `echo` and an editor end with one that nobody means.
-    let piped =
-        |text: &str| text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text).to_owned());
     Ok(match file {
-        None => piped(&text).unwrap_or(text),
+        None => one_line(text),
         Some(_) => text,
     })
+}
+
+/// A secret that is one line, wherever it comes from: nobody signs with the end of a line.
+pub fn line(file: Option<&str>) -> Result<String, Problem> {
+    value(file).map(one_line)
+}
+
+/// Without the line break that a shell's `echo` and an editor end with and nobody means.
+fn one_line(text: String) -> String {
+    match text.strip_suffix('\n') {
+        Some(line) => line.strip_suffix('\r').unwrap_or(line).to_owned(),
+        None => text,
+    }
 }
 
 async fn list(reach: &Reach, session: &Session) -> Result<(), Stop> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lang::declare::is_source;
+use lang::declare::{Finding, is_source};
 use model::{Code, Problem};
 
 /// Files that make a folder a domain.
@@ -15,14 +15,17 @@ pub struct Sources {
     pub files: BTreeMap<String, String>,
     /// Where each lies, as it was given.
     pub paths: BTreeMap<String, PathBuf>,
+    /// Only files were given, no folder: what lies beside them was not read.
+    bare: bool,
 }
 
 /// Reads everything below `paths`. Files and folders whose names begin with `.` or `_` are left out.
 pub fn read(paths: &[PathBuf]) -> Result<Sources, Problem> {
-    let mut sources = Sources::default();
+    let mut sources = Sources { bare: true, ..Sources::default() };
     for path in paths {
         let found = std::fs::metadata(path).map_err(|err| unreadable(path, &err))?;
         if found.is_dir() {
+            sources.bare = false;
             let below = if is_domain(path) { name_of(path) } else { String::new() };
             sources.folder(path, &below)?;
         } else {
@@ -41,6 +44,22 @@ pub fn read(paths: &[PathBuf]) -> Result<Sources, Problem> {
 }
 
 impl Sources {
+    /// A finding as it is shown. Where only files were given, a module that is not among them may well be there.
+    pub fn shown(&self, finding: &Finding) -> Finding {
+        let path = &self.paths[&finding.file];
+        let mut shown = Finding { file: path.display().to_string(), ..finding.clone() };
+        let text = self.files[&finding.file].lines().nth(finding.line - 1).unwrap_or_default();
+        let is_use = finding.code == Code::DefinitionUnknownName && text.trim_start().starts_with("use ");
+        if self.bare && is_use && finding.message.starts_with("there is no module") {
+            let given =
+                if self.files.len() == 1 { "only this file was given" } else { "only files were given" };
+            shown.message = format!("{}: {given}", finding.message);
+            let folder = root_of(path, &finding.file).display().to_string();
+            shown.suggestion = Some(format!("give the folder that has it, too: everwhen check {folder}"));
+        }
+        shown
+    }
+
     fn folder(&mut self, dir: &Path, below: &str) -> Result<(), Problem> {
         let entries = std::fs::read_dir(dir).map_err(|err| unreadable(dir, &err))?;
         let mut paths: Vec<PathBuf> =
@@ -89,6 +108,17 @@ fn is_circle(path: &Path) -> bool {
     // The way that was taken, link by link, and the folders around where it began.
     let on_the_way = path.ancestors().skip(1).any(|folder| whole(folder).as_ref() == Some(&real));
     on_the_way || path.parent().and_then(whole).is_some_and(|parent| parent.starts_with(&real))
+}
+
+/// The folder of domains that a file lies in: that around its own, if its own is a domain.
+fn root_of(path: &Path, key: &str) -> PathBuf {
+    let here = |path: Option<&Path>| path.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned);
+    let folder = here(path.parent());
+    match (key.contains('/'), folder) {
+        (false, folder) => folder.unwrap_or_else(|| ".".into()),
+        (true, None) => "..".into(),
+        (true, Some(folder)) => here(folder.parent()).unwrap_or_else(|| ".".into()),
+    }
 }
 
 fn is_domain(dir: &Path) -> bool {

@@ -25,6 +25,8 @@ pub struct RunSeen {
     pub automation: String,
     pub status: String,
     error: Value,
+    /// Steps that failed, also those after which it went on.
+    failed: Vec<Value>,
     vars: Map<String, Value>,
     wait: Value,
     /// When what it waits for is due; set while something is open.
@@ -44,11 +46,28 @@ impl RunSeen {
         })
     }
 
+    /// Why it failed: the innermost step with the error that ended it, if one did.
+    fn failure(&self) -> Value {
+        let ended_it = |step: &&Value| {
+            step["error"]["code"] == self.error["code"] && step["error"]["message"] == self.error["message"]
+        };
+        let inner = |step: &&Value| step["path"].as_str().map_or(0, str::len);
+        let step = self.failed.iter().filter(ended_it).max_by_key(inner);
+        json!({
+            "automation": self.automation, "step": step.map(|step| &step["path"]),
+            "kind": step.map(|step| &step["kind"]), "code": self.error["code"],
+            "message": self.error["message"],
+        })
+    }
+
     /// What steps leave behind: variables, and how the last wait ended.
     fn steps(&mut self, steps: &Value) {
         for step in steps.as_array().into_iter().flatten() {
             if let Value::Object(vars) = &step["vars"] {
                 self.vars.extend(vars.clone());
+            }
+            if step["status"] == "failed" {
+                self.failed.push(step.clone());
             }
             let waits = matches!(step["kind"].as_str(), Some("wait_until" | "wait_for"));
             match step["status"].as_str() {
@@ -180,6 +199,11 @@ impl Chronicle {
         for key in ["outcome", "reason", "gate"] {
             decision[key] = fate[key].clone();
         }
+    }
+
+    /// Why runs failed, in the order in which they started.
+    pub fn failed_runs(&self) -> Vec<Value> {
+        self.runs.values().filter(|run| run.status == "failed").map(RunSeen::failure).collect()
     }
 
     /// One verdict may stand for many instants with one fate.

@@ -29,7 +29,8 @@ pub fn play(scenario: &Scenario, kill_at_waits: bool) -> Result<Played, Problem>
         }
     }
     let shown = scenario.steps.iter().map(|step| step.shown.clone()).collect();
-    Ok(Played { failures, shown, killed: kill_at_waits })
+    let failed_runs = if failures.is_empty() { Vec::new() } else { world.chronicle.failed_runs() };
+    Ok(Played { failures, failed_runs, shown, killed: kill_at_waits })
 }
 
 /// Rows are there before any automation is, so that they start nothing.

@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::{Failure, Played, Scenario};
 
+/// Failed runs that people are told of.
+const RUNS_SHOWN: usize = 10;
+
 /// The last play of a scenario counts: the plain one, or the one with kills when the plain one passed.
 pub struct Result<'s> {
     pub scenario: &'s Scenario,
@@ -16,13 +19,17 @@ impl Result<'_> {
         if self.played.killed {
             failures.iter_mut().for_each(|failure| failure["killed"] = true.into());
         }
-        json!({
+        let mut line = json!({
             "scenario": self.scenario.name, "file": self.scenario.file.display().to_string(),
             "passed": self.played.passed(), "failures": failures,
-        })
+        });
+        if !self.played.failed_runs.is_empty() {
+            line["failed_runs"] = json!(self.played.failed_runs);
+        }
+        line
     }
 
-    /// One line when it passed; else each failing step with what was expected and what was there.
+    /// One line when it passed; else each failing step with what was expected and what was there, and why runs failed.
     pub fn words(&self) -> String {
         let place = format!("{} ({})", self.scenario.name, self.scenario.file.display());
         if self.played.passed() {
@@ -40,6 +47,12 @@ impl Result<'_> {
                 "\n    {}\n      expected {}\n      actual   {}",
                 failure.path, failure.expected, failure.actual
             ));
+        }
+        for run in self.played.failed_runs.iter().take(RUNS_SHOWN) {
+            text.push_str(&format!("\n  {}", failed_run(run)));
+        }
+        if let Some(more) = self.played.failed_runs.len().checked_sub(RUNS_SHOWN).filter(|more| *more > 0) {
+            text.push_str(&format!("\n  and {more} more"));
         }
         text
     }
@@ -68,6 +81,15 @@ pub fn junit(results: &[Result<'_>]) -> String {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"everwhen\" tests=\"{}\" failures=\"{failed}\" errors=\"0\">\n{cases}</testsuite>\n",
         results.len()
     )
+}
+
+fn failed_run(run: &Value) -> String {
+    let text = |name: &str| run[name].as_str().unwrap_or_default();
+    let at = match run["step"].as_str() {
+        Some(step) => format!(" at {step} ({})", text("kind")),
+        None => String::new(),
+    };
+    format!("a run of {} failed{at}: {} [{}]", text("automation"), text("message"), text("code"))
 }
 
 fn failure_json(failure: &Failure) -> Value {

@@ -27,6 +27,24 @@ fn findings_are_lines_of_json_and_errors_end_with_1() {
 }
 
 #[test]
+fn a_file_that_uses_another_which_was_not_given_says_so_and_names_the_folder() {
+    let place = Place::new();
+    place.write("wm/shop/concepts.ew", GOOD);
+    let queries =
+        "use shop.concepts.{ order }\n\nquery order paid {\n  filter payload.status == \"paid\"\n}\n";
+    place.write("wm/shop/queries.ew", queries);
+    let finding = place.run(&["check", "wm/shop/queries.ew", "--json"]).exits(1).lines()[0].clone();
+    assert_eq!(finding["message"], "there is no module \"shop.concepts\": only this file was given");
+    let hint = finding["suggestion"].as_str().unwrap();
+    let (_, folder) = hint.split_once("everwhen check ").unwrap();
+    assert_eq!(folder, "wm", "{hint}");
+    place.run(&["check", folder]).ok();
+    place.write("wm/shop/queries.ew", &queries.replace("concepts", "koncepts"));
+    let finding = place.run(&["check", "wm", "--json"]).exits(1).lines()[0].clone();
+    assert_eq!(finding["message"], "there is no module \"shop.koncepts\"", "all of it was read");
+}
+
+#[test]
 fn fmt_writes_once_and_then_has_nothing_to_do() {
     let place = Place::new();
     let path = place.write("shop/concepts.ew", "concept order{ // kept\nstatus   enum(\"new\",\"paid\")\n}");

@@ -50,6 +50,23 @@ fn a_plan_of_an_empty_directory_makes_nothing() {
 }
 
 #[test]
+fn an_apply_says_what_it_removes_before_it_does() {
+    let place = Place::new();
+    place.write("ship.ew", SHIP);
+    place.write("other.yaml", "automation: other\nactions: []\n");
+    place.run(&["init"]).ok();
+    assert_eq!(place.run(&["apply", "ship.ew"]).ok().err, "");
+    let done = place.run(&["apply", "other.yaml", "--json"]).ok();
+    assert_eq!(done.json()["removed"], json!(["automation ship"]));
+    assert!(
+        done.err.contains("warning: removes: automation ship; they are not among these files"),
+        "{done:?}"
+    );
+    assert_eq!(place.run(&["apply", "other.yaml", "ship.ew"]).ok().err, "");
+    assert_eq!(place.run(&["apply", "ship.ew", "--yes"]).ok().err, "", "it was said");
+}
+
+#[test]
 fn lists_that_are_empty_say_so() {
     let place = Place::new();
     place.run(&["publish", "a.b"]).ok();
@@ -85,6 +102,37 @@ fn runs_waits_and_reasons_are_told_in_words() {
     assert!(got.contains("1 runs, 0 in progress") && got.contains("managed by: workspace:default"), "{got}");
     assert!(got.contains("trigger t_") && got.contains("order.placed"), "{got}");
     assert!(text(&place, &["automations", "list"]).contains("1 runs, 0 in progress"));
+}
+
+#[test]
+fn a_question_is_listed_with_all_that_an_answer_needs_and_the_command_that_gives_it() {
+    let place = Place::new();
+    let asks = r#"
+automation: asks
+triggers: [{manual: true}]
+actions:
+  - ask: {question: "how much?", to: [ann, bob], form: {amount: "number!"}, timeout: 1h, default: {amount: 1}}
+  - ask: {question: "and when?", timeout: 1h, default: "{{ now }}"}
+"#;
+    place.write("asks.yaml", asks);
+    place.run(&["apply", "asks.yaml"]).ok();
+    place.run(&["runs", "start", "asks"]).ok();
+    let wait = first(&place, &["waits", "list"]);
+    assert_eq!((&wait["to"], &wait["default"]), (&json!(["ann", "bob"]), &json!({"amount": 1})), "{wait}");
+    let (id, run) = (wait["id"].as_str().unwrap(), wait["run"].as_str().unwrap());
+    let answer = format!("answer: everwhen waits answer {id} --as user:ann '{{\"amount\":0}}'\n");
+    let until = format!("until {}  how much?\n", wait["due"].as_str().unwrap());
+    for args in [&["waits", "list"][..], &["runs", "show", run]] {
+        let shown = text(&place, args);
+        let needed = [&until, "asked: [\"ann\",\"bob\"]\n", "form: amount double!\n"];
+        for needed in needed.into_iter().chain(["if nobody answers: {\"amount\":1}\n", &answer]) {
+            assert!(shown.contains(needed), "no {needed:?} in {shown}");
+        }
+    }
+    place.run(&["waits", "answer", id, "--as", "user:ann", r#"{"amount":0}"#]).ok();
+    let second = first(&place, &["waits", "list"]);
+    assert_eq!(second["question"], "and when?");
+    assert!(second.get("default").is_none(), "it is computed when the time is over: {second}");
 }
 
 const SHOP: &str = r#"

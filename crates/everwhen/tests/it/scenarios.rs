@@ -266,6 +266,35 @@ steps:
 }
 
 #[test]
+fn a_scenario_that_failed_says_why_its_runs_did() {
+    let place = Place::new();
+    place.write(
+        "s.yaml",
+        r#"scenario: s
+given:
+  automations:
+    - automation: part
+      triggers: [{event: in.*}]
+      actions:
+        - {publish: out.tried, on_error: continue}
+        - if: event.payload.n > 1
+          then: [{fail: "no {{ event.payload.n }} of these"}]
+        - publish: out.done
+steps:
+  - publish: [{topic: in.a, payload: {n: 1}}, {topic: in.a, payload: {n: 2}}]
+  - expect: {emitted: {topic: out.done, total: 2}}
+"#,
+    );
+    let line = place.run(&["test", "s.yaml", "--json"]).exits(1).json();
+    let why = json!([{"automation": "part", "step": "actions[1].then[0]", "kind": "fail",
+        "code": "run.failed", "message": "no 2 of these"}]);
+    assert_eq!(line["failed_runs"], why, "{line}");
+    let shown = place.run(&["test", "s.yaml"]).exits(1).out;
+    let said = "\n  a run of part failed at actions[1].then[0] (fail): no 2 of these [run.failed]\n";
+    assert!(shown.contains(said), "{shown}");
+}
+
+#[test]
 fn a_refusal_nobody_expected_ends_the_scenario() {
     let steps = "  - answer: {automation: later, value: 1}\n  - expect: {runs: {started: 9}}\n";
     let failures = failures(play(steps));

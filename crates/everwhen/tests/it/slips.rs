@@ -1,5 +1,8 @@
 //! Slips of the hand: a name mistyped, a secret on the command line, a removal without a question.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use serde_json::json;
 
 use crate::support::Place;
@@ -38,6 +41,30 @@ fn the_secret_of_a_hook_comes_from_a_file_or_from_stdin() {
     place.run(&[&set[..], &["--secret-file", "nowhere"]].concat()).exits(2);
     let hook = place.json(&["hooks", "list"]);
     assert_eq!((&hook["name"], hook.get("secret")), (&json!("h"), None), "{hook}");
+}
+
+#[test]
+fn the_line_break_at_the_end_of_a_file_is_not_part_of_a_hooks_secret() {
+    let place = Place::new();
+    let server = place.serve();
+    let body = r#"{"foo":"bar"}"#;
+    let signature = "sha256=4864d2759938a15468b5df9ade20bf161da9b4f737ea61794142f3484236bda3";
+    let address = server.url().trim_start_matches("http://");
+    for (name, text) in [("bare", "mysecret"), ("unix", "mysecret\n"), ("dos", "mysecret\r\n")] {
+        place.write("secret.txt", text);
+        place.run(&["hooks", "set", name, "--scheme", "github", "--secret-file", "secret.txt"]).ok();
+        let mut socket = TcpStream::connect(address).unwrap();
+        let request = format!(
+            "POST /hooks/main/{name} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             x-github-event: push\r\nx-github-delivery: {name}\r\nx-hub-signature-256: {signature}\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 202 "), "{name}: {answer}");
+    }
 }
 
 #[test]

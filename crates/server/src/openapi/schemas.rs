@@ -65,7 +65,7 @@ RunPage: runs! [Run]; next string
 +RunChoice: automation string?; status =queued|running|waiting|completed|failed|cancelled?; outcome =refused?; reason =storm_paused|max_runs|budget?; since instant?
 BulkDone: matched! count; done! count
 +Rerun: from_step string?; allow_side_effects boolean?
-Wait: id! string; kind! string; step string; run! string; automation! string; since! instant; due instant; refs [string]; question any; to any; options [any]; form [any]; effect any; quarantined any
+Wait: id! string; kind! string; step string; run! string; automation! string; since! instant; due instant; refs [string]; question any; to any; options [any]; form [any]; approve boolean; default any; effect any; quarantined any
 WaitPage: waits! [Wait]; next string
 +Answer: value! any
 Answered: answered! boolean

@@ -2,12 +2,14 @@
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
+use engine::run::question;
 use hyper::StatusCode;
 use serde_json::Value;
 
 use super::event::decision;
 use super::html::{
-    Head, facts, field, instant, json, link, list, page, plain, state, table, to_automation, to_run, word,
+    Head, facts, field, instant, json, link, list, page, plain, state, table, text, to_automation, to_run,
+    word,
 };
 use super::{Shown, Visit, said};
 use crate::runs as door;
@@ -111,13 +113,28 @@ fn waiting(caption: &str, waits: &[Value], none: &str) -> String {
         vec![
             plain(&wait["kind"]),
             if wait["run"].is_string() { to_run(&wait["run"]) } else { String::new() },
-            refs.unwrap_or_default() + &plain(&wait["message"]),
+            refs.unwrap_or_default() + &asked(wait),
             instant(&wait["since"]),
             instant(&wait["due"]),
         ]
     };
     let rows: Vec<Vec<String>> = waits.iter().map(row).collect();
     table(caption, &["Kind", "Run", "For", "Since", "Due"], &rows, none)
+}
+
+/// A question, what an answer must be, and the command that gives one.
+fn asked(wait: &Value) -> String {
+    if wait.get("question").is_none() {
+        return String::new();
+    }
+    let about = facts(&[
+        ("asked", plain(&wait["to"])),
+        ("answers", text(&question::answers(wait).join(", "))),
+        ("form", text(&question::form(wait))),
+        ("if nobody answers", plain(&wait["default"])),
+    ]);
+    let command = text(&question::command(wait));
+    format!("<p>{}</p>{about}<pre>{command}</pre>", plain(&wait["question"]))
 }
 
 pub async fn waits(visit: Visit) -> Response {

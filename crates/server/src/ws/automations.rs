@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
 use super::Told;
-use super::frames::Frames;
+use super::frames::{Frames, written};
 use crate::aside;
 use crate::automations::{may_declare, may_patch};
 use crate::session::outbox::Outbox;
@@ -42,11 +42,13 @@ const LATER: [&str; 8] = [
 ];
 
 /// The answer to a message, with what the client called it.
-pub async fn answer(session: &mut Session<Frames>, said: Map<String, Value>) -> String {
+pub async fn answer(session: &mut Session<Frames>, said: Map<String, Value>, bytes: &[u8]) -> String {
     let kind = said.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let names: Vec<(String, Value)> = ["requestId", "request_id", "message_id"]
+    // As they were written: of a long number no digit is lost.
+    let names: Vec<(&str, String)> = ["requestId", "request_id", "message_id"]
         .into_iter()
-        .filter_map(|name| Some((name.to_owned(), said.get(name)?.clone())))
+        .filter(|name| said.contains_key(*name))
+        .filter_map(|name| Some((name, written(bytes, name)?)))
         .collect();
     let mut answer = match done(session, &kind, said).await {
         Ok(answer) => answer,
@@ -59,10 +61,16 @@ pub async fn answer(session: &mut Session<Frames>, said: Map<String, Value>) -> 
             refused
         }
     };
-    if let Value::Object(answer) = &mut answer {
-        answer.extend(names);
+    for (name, _) in &names {
+        answer.as_object_mut().map(|answer| answer.remove(*name));
     }
-    answer.to_string()
+    let mut frame = answer.to_string();
+    for (name, value) in names {
+        let between = if frame.len() > 2 { "," } else { "" };
+        frame.truncate(frame.len() - 1);
+        frame.push_str(&format!("{between}\"{name}\":{value}}}"));
+    }
+    frame
 }
 
 async fn done(

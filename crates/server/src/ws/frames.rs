@@ -1,8 +1,11 @@
 //! Seed 000's frames: requests read and answered, events and deliveries written (origins §1.12; contracts §13).
 
+use std::collections::BTreeMap;
+
 use engine::Delivery;
 use model::Problem;
 use model::event::{Event, push_text};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::automations;
@@ -40,7 +43,7 @@ impl Wire for Frames {
 
     fn problem(&self, subscription: &str, problem: &Problem) -> (String, usize) {
         let problem = problem.clone().with("subscription_id", subscription);
-        sized(refused("", &problem))
+        sized(refused(&problem))
     }
 }
 
@@ -74,36 +77,49 @@ fn node(event: &Event) -> String {
     }
 }
 
-pub fn refused(message_id: impl Into<Value>, problem: &Problem) -> String {
-    json!({"message_id": message_id.into(), "payload": {"error": Value::Object(problem.to_json())}})
-        .to_string()
+/// An answer to a message that was not named, or not understood so far.
+pub fn refused(problem: &Problem) -> String {
+    named("\"\"", json!({"error": Value::Object(problem.to_json())}))
+}
+
+/// An answer under the name of its message, which is JSON as the client wrote it: of a long number no digit is lost.
+fn named(id: &str, payload: Value) -> String {
+    format!("{{\"message_id\":{id},\"payload\":{payload}}}")
+}
+
+/// A field of a message that is checked already, as it was written. Of several the last counts, as elsewhere.
+pub fn written(said: &[u8], name: &str) -> Option<String> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(said).ok()?;
+    fields.get(name).map(|raw| raw.get().to_owned())
 }
 
 /// The answer to one message, whatever it says.
-pub async fn answer(session: &mut Session<Frames>, said: &[u8]) -> String {
-    let mut said = match body::value(said) {
+pub async fn answer(session: &mut Session<Frames>, bytes: &[u8]) -> String {
+    let mut said = match body::value(bytes) {
         Ok(Value::Object(said)) => said,
-        Ok(_) => return refused("", &wrong("", "a message is a JSON object")),
-        Err(problem) => return refused("", &problem),
+        Ok(_) => return refused(&wrong("", "a message is a JSON object")),
+        Err(problem) => return refused(&problem),
     };
     if said.get("type").is_some_and(Value::is_string) {
-        return automations::answer(session, said).await;
+        return automations::answer(session, said, bytes).await;
     }
     let id = match said.get("message_id") {
-        None | Some(Value::Null) => Value::from(""),
-        Some(Value::String(id)) if id.len() <= NAME_BYTES_MAX => Value::from(id.as_str()),
-        Some(Value::Number(id)) => Value::from(id.clone()),
-        Some(_) => {
-            let detail = "\"message_id\" is a text of up to 128 bytes or a number";
-            return refused("", &wrong("/message_id", detail));
-        }
+        None | Some(Value::Null) => Some("\"\"".to_owned()),
+        Some(Value::String(id)) if id.len() <= NAME_BYTES_MAX => Some(Value::from(id.as_str()).to_string()),
+        Some(Value::Number(_)) => written(bytes, "message_id").filter(|id| id.len() <= NAME_BYTES_MAX),
+        Some(_) => None,
     };
+    let Some(id) = id else {
+        let detail = "\"message_id\" is a text or a number of up to 128 bytes";
+        return refused(&wrong("/message_id", detail));
+    };
+    let error = |problem: &Problem| named(&id, json!({"error": Value::Object(problem.to_json())}));
     let Some(Value::Object(payload)) = said.remove("payload") else {
         let detail = "\"payload\" is an object that says what is asked for";
-        return refused(id, &wrong("/payload", detail).hint(REQUESTS));
+        return error(&wrong("/payload", detail).hint(REQUESTS));
     };
     match request(session, payload).await {
-        Ok(ok) => json!({"message_id": id, "payload": {"ok": ok}}).to_string(),
-        Err(problem) => refused(id, &problem),
+        Ok(ok) => named(&id, json!({ "ok": ok })),
+        Err(problem) => error(&problem),
     }
 }

@@ -53,6 +53,38 @@ fn an_event_is_followed_from_the_timeline_to_its_run_and_what_it_waits_for() {
 }
 
 #[test]
+fn a_question_is_shown_with_all_that_an_answer_needs_and_the_command_that_gives_it() {
+    let server = Server::start();
+    let asks = r#"
+automation: asks
+triggers: [{event: spend.*}]
+actions:
+  - approve:
+      question: "spend {{ event.payload.sum }}?"
+      to: "{{ event.payload.who }}"
+      form: {amount: "number!", why: string}
+      timeout: 1h
+      default: {approved: false}
+"#;
+    server.apply("a.yaml", asks);
+    server.publish("spend.asked", r#"{"sum":"<b>7</b>","who":"ann"}"#);
+    let wait = server.get("/v1/waits").ok(200)["waits"][0].clone();
+    assert_eq!((&wait["approve"], &wait["to"]), (&json!(true), &json!("ann")), "{wait}");
+    assert_eq!(wait["default"], json!({"approved": false}), "{wait}");
+    assert!(wait["due"].is_string(), "{wait}");
+    let command = format!(
+        "<pre>everwhen waits answer {} --as user:ann &#39;{{&quot;amount&quot;:0,&quot;approved&quot;:true}}&#39;</pre>",
+        wait["id"].as_str().unwrap()
+    );
+    for path in ["/ui/waits".to_owned(), format!("/ui/runs/{}", wait["run"].as_str().unwrap())] {
+        let form = "<dd>amount double!, why string</dd>";
+        let default = "<dd>{&quot;approved&quot;:false}</dd>";
+        let question = "spend &lt;b&gt;7&lt;/b&gt;?";
+        shows(&server.get(&path), &[question, "<dd>ann</dd>", "<dd>yes, no</dd>", form, default, &command]);
+    }
+}
+
+#[test]
 fn what_somebody_published_never_becomes_markup_of_the_page() {
     let server = Server::start();
     let evil = "<script>alert('x')</script><img src=x onerror=y>\"";

@@ -66,12 +66,32 @@ fn a_drainer_is_named_by_a_text() {
 }
 
 #[test]
+fn the_seeds_own_drainer_goes_on_when_its_last_subscription_is_removed() {
+    let server = Server::start();
+    server.apply("a.yaml", "automation: a\nactions: [{fail: never}]\n");
+    server.put("/v1/subscriptions/s", r#"{"pattern":"job.*","automation":"a"}"#).ok(201);
+    server.publish("job.a", "{}");
+    assert!(server.post("/api/events/drain", "{}").ok(200)["halted_on_event_id"].is_string());
+    server.send("DELETE", "/v1/subscriptions/s", &[], "").ok(200);
+    let drained = server.post("/api/events/drain", "{}").ok(200);
+    assert!(drained["halted_on_event_id"].is_null(), "{drained}");
+    assert!(drained["processed"].as_u64().unwrap() > 0, "{drained}");
+}
+
+#[test]
 fn a_group_that_no_subscription_names_is_not_drained() {
     let server = Server::start();
     server.put("/v1/groups/jobs", r#"{"pattern":"job.*","start":"beginning"}"#).ok(201);
     server.publish("job.a", "{}");
     server.post("/v1/groups/jobs/dispatch", "{}").refused(409, "drain.no_dispatcher");
     server.post("/api/events/drain", r#"{"drainer_id":"jobs"}"#).refused(409, "drain.no_dispatcher");
+    // Also not one that holds at what failed: whoever made it hands its events to a command.
+    let strict = r#"{"pattern":"job.*","start":"beginning","ordering":"strict","on_exhausted":"halt"}"#;
+    server.put("/v1/groups/sync", strict).ok(201);
+    server.post("/v1/groups/sync/dispatch", "{}").refused(409, "drain.no_dispatcher");
+    server.post("/api/events/drain", r#"{"drainer_id":"sync"}"#).refused(409, "drain.no_dispatcher");
+    let pulled = server.post("/v1/groups/sync/pull", "{}").ok(200);
+    assert_eq!(pulled["deliveries"].as_array().unwrap().len(), 1, "it is still there");
     let pulled = server.post("/v1/groups/jobs/pull", r#"{"max":9}"#).ok(200);
     assert_eq!(pulled["deliveries"].as_array().unwrap().len(), 1, "it is still there");
 }

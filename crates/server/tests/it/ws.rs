@@ -486,4 +486,21 @@ fn a_number_that_names_a_message_comes_back_as_it_is() {
         socket.say(&json!({"message_id": id, "payload": {"unsubscribe": {"subscription_id": "s"}}}));
         assert_eq!(socket.json()["message_id"], answer);
     }
+    for id in ["123456789012345678901234567890", "1.10", "-0"] {
+        for (said, name) in [
+            (
+                format!(r#"{{"payload":{{"unsubscribe":{{"subscription_id":"s"}}}},"message_id":{id}}}"#),
+                "message_id",
+            ),
+            (format!(r#"{{"type":"ping","requestId":{id}}}"#), "requestId"),
+        ] {
+            socket.frame(0x81, said.as_bytes());
+            let Frame::Text(answer) = socket.next() else { panic!("no text") };
+            assert!(answer.contains(&format!("\"{name}\":{id}")), "{answer}");
+        }
+    }
+    let long = "1".repeat(129);
+    let said = format!(r#"{{"message_id":{long},"payload":{{}}}}"#);
+    socket.frame(0x81, said.as_bytes());
+    assert_eq!(socket.json()["message_id"], "", "it would have to be kept as long as it is");
 }

@@ -96,7 +96,7 @@ pub async fn apply(
 /// The definitions, or `None` when a finding is an error. Findings go to stderr in the form of `check`: stdout belongs to
 /// the line that says the server is ready.
 fn checked(path: &Path, session: &Session) -> Result<Option<Vec<Definition>>, Stop> {
-    let Sources { files, paths } = sources::read(&[path.to_owned()])?;
+    let Sources { files, paths, .. } = sources::read(&[path.to_owned()])?;
     let checked = check_workspace(&files);
     for finding in &checked.findings {
         let text = &files[&finding.file];
