@@ -34,6 +34,8 @@ pub struct Draft<'a> {
     pub views: VecDeque<(Event, Vec<String>)>,
     /// How often runs have yielded and gone on in this commit.
     pub yields: usize,
+    /// Entries from this one on were written by the run that walks.
+    stretch: usize,
     /// Of what the entries carry.
     bytes: usize,
     /// Somebody listens to what is told and not written.
@@ -60,6 +62,7 @@ impl<'a> Draft<'a> {
             routing: false,
             views: VecDeque::new(),
             yields: 0,
+            stretch: 0,
             bytes: 0,
             heard: false,
         }
@@ -110,9 +113,8 @@ impl<'a> Draft<'a> {
                 next = end.next.max(next + 1);
             }
         }
-        let end = if self.routing { self.first + self.routed as u64 } else { Position::MAX };
         for event in self.state.passed_after(next) {
-            if event.position < end && wanted(&event)? {
+            if self.has_come(event.position) && wanted(&event)? {
                 return Ok(Some(event));
             }
         }
@@ -137,6 +139,26 @@ impl<'a> Draft<'a> {
     pub fn has_unrouted(&self) -> bool {
         let is_event = |entry: &Entry| matches!(entry.record, Record::Event(_));
         !self.views.is_empty() || self.entries[self.routed..].iter().any(is_event)
+    }
+
+    /// Another run walks.
+    pub fn begin_stretch(&mut self) {
+        self.stretch = self.entries.len();
+    }
+
+    /// How many records the run that walks has written.
+    pub fn stretch_len(&self) -> usize {
+        self.entries.len() - self.stretch
+    }
+
+    /// Whether a record is there for the run that walks: it stands before the event that is being routed, or is its own.
+    fn has_come(&self, position: Position) -> bool {
+        !self.routing || position < self.come() || position >= self.first + self.stretch as u64
+    }
+
+    /// Where the first record would stand that is still to come for a run that walks now.
+    pub fn come(&self) -> Position {
+        if self.routing { self.first + self.routed as u64 } else { self.next() }
     }
 
     /// Where its first record stands.

@@ -114,8 +114,6 @@ struct Walk<'d, 'a> {
     env: Env,
     /// What each step came to, for people.
     trace: Vec<Value>,
-    /// How many records others had written in this commit.
-    begun: usize,
     steps: u32,
     /// Of payloads and rows that it wrote, also of those that were taken back.
     bytes: usize,
@@ -157,6 +155,7 @@ pub fn walk(draft: &mut Draft<'_>, position: Position) -> StateResult<()> {
         // One that cannot be computed limits nothing; `check` has looked at those that are written out.
         run.walk.deadline = env.length(draft.state, timeout).ok().map(|length| run.started_at.plus(length));
     }
+    draft.begin_stretch();
     let mut at = run.walk.at.clone();
     let waited: Vec<String> = run.walk.waits.iter().map(|wait| wait.path.clone()).collect();
     let mut walk = Walk::new(draft, run, env);
@@ -312,7 +311,6 @@ impl<'d, 'a> Walk<'d, 'a> {
         let said = env.about.as_ref().and_then(|about| about.event["trace"].as_str());
         Walk {
             traceparent: said.map(str::to_owned),
-            begun: draft.len(),
             draft,
             run,
             env,
@@ -346,7 +344,7 @@ impl<'d, 'a> Walk<'d, 'a> {
 
     /// Whether the stretch has become more than one commit can hold.
     fn too_big(&self) -> Result<()> {
-        if self.draft.len() - self.begun <= RECORDS_MAX && self.bytes <= BYTES_MAX {
+        if self.draft.stretch_len() <= RECORDS_MAX && self.bytes <= BYTES_MAX {
             return Ok(());
         }
         Err(failure(Code::WalkTooBig, "the run wrote more than one commit can hold; wait in between"))

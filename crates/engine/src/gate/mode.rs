@@ -23,16 +23,6 @@ pub fn is_in_the_way(state: &State, run: Position) -> bool {
     stage.is_some_and(|stage| stage.len() >= mode.max.unwrap_or(MAX) as usize)
 }
 
-/// Whether another run than `but` of this automation has begun, has not walked yet, and keeps the next from its start.
-pub fn has_unwalked(state: &State, automation: &str, but: Position) -> bool {
-    let mut ready = state.runs.ready.iter().filter(|run| **run != but);
-    ready.any(|run| {
-        // Ready since it began: it has not walked.
-        let brief = state.runs.live.get(run).filter(|brief| brief.ready == Some(*run));
-        brief.is_some_and(|brief| brief.automation == automation) && is_in_the_way(state, *run)
-    })
-}
-
 /// How many may be there, running and queued; of `single` and `restart`, one.
 fn max_of(mode: &Mode) -> usize {
     match mode.kind {

@@ -15,7 +15,7 @@ use crate::decide::{self, Entry};
 use crate::declared;
 use crate::entity::{Provenance, seal};
 use crate::env::Env;
-use crate::gate::{self, Gate, Memory, Occurrence, mode};
+use crate::gate::{self, Gate, Memory, Occurrence};
 use crate::program::Program;
 use crate::route::{self, occurrence, start};
 use crate::run::{Block, Inside, Run, WaitKind};
@@ -211,11 +211,6 @@ impl Walk<'_, '_> {
         if self.atomic > 0 || self.logic > 0 {
             let what = "another automation cannot be started inside `atomic` or logic";
             return Err(failure(Code::DefinitionInvalid, what));
-        }
-        if mode::has_unwalked(self.draft.state, &call.name, self.run.position) {
-            // One that was called just before, and may be over as soon as it has walked: it goes first.
-            self.yielded = true;
-            return Ok(Flow::Blocked);
         }
         let input = self.optional(call.args.as_ref())?;
         let number = self.run.walk.waited + 1;

@@ -187,7 +187,7 @@ impl Walk<'_, '_> {
         let looks_back = matches!(wait.trigger, TriggerKind::Event(_)) && !planted("arm_after_check");
         let (floor, _) = self.run.walk.taken_by(path);
         let after = if looks_back { floor.max(self.run.occurrence.position) } else { self.draft.next() };
-        let far = looks_back && self.draft.has_past() && self.draft.next() > after + NEAR;
+        let far = looks_back && self.draft.has_past() && self.draft.come() > after + NEAR;
         let looking = far && refs.entities.is_empty() && !refs.may_read_any_row();
         let dwell =
             wait.dwell.as_ref().map(|length| self.env.length(self.draft.state, length)).transpose()?;

@@ -220,28 +220,6 @@ async fn all_that_is_told_of_one_event_or_one_run_is_heard() {
 }
 
 #[tokio::test]
-async fn a_run_that_calls_another_twice_finds_the_first_call_over() {
-    for mode in MODES {
-        let twice = "- automation: twice\n  triggers: [{event: in.x}]\n  actions:\n    - {automation: sub, wait: false, args: {n: 0}}\n    - {automation: sub, wait: false, args: {n: 1}}\n    - {for: n, in: [2, 3, 4], parallel: 3, do: [{automation: sub, args: {n: \"{{ n }}\"}}]}\n    - publish: {topic: out.done}\n";
-        let sub = format!(
-            "- automation: sub\n  mode: {mode}\n  actions: [{{publish: {{topic: out.x, payload: {{n: \"{{{{ input.n }}}}\"}}}}}}]\n"
-        );
-        let rig = rig(&(twice.to_owned() + &sub)).await;
-        publish(&rig, "in.x", json!({})).await;
-        assert_eq!((numbers(&rig, "out.x"), emitted(&rig, "out.done").len()), (up_to(5), 1), "{mode}");
-    }
-}
-
-#[tokio::test]
-async fn one_that_calls_itself_is_told_that_it_is_busy_and_does_not_go_in_circles() {
-    let rig =
-        rig("automation: me\ntriggers: [{event: in.x}]\nactions: [{automation: me, wait: false}]\n").await;
-    publish(&rig, "in.x", json!({})).await;
-    let (runs, _) = rig.tenant.runs(&Wanted { limit: 9, ..Wanted::default() }).unwrap();
-    assert_eq!((runs.len(), &runs[0]["status"]), (1, &json!("failed")), "{runs:#?}");
-}
-
-#[tokio::test]
 async fn a_backtest_of_an_array_comes_to_what_happened() {
     let yaml = passes_on("copy", "in.x", "single", "out.x");
     let rig = rig(&yaml).await;
@@ -265,4 +243,24 @@ async fn what_multiplies_lets_others_in_between() {
     let kept = rig.tenant.head();
     (0..5).for_each(|_| rig.pass(1));
     assert_eq!(rig.tenant.head(), kept, "and it can be stopped");
+}
+
+#[tokio::test]
+async fn a_wait_of_a_run_in_a_long_array_looks_no_further_than_its_event() {
+    let yaml = "automation: a\ntriggers: [{event: in.x}]\nactions:\n  - wait_for: {event: stop, timeout: 0s, on_timeout: continue}\n  - publish: {topic: out.x, payload: {n: \"{{ event.payload.n }}\", had: \"{{ wait.completed }}\"}}\n";
+    let rig = rig(yaml).await;
+    let mut drafts: Vec<Draft> = (0..400).map(|n| Draft::new("in.x", &json!({ "n": n }))).collect();
+    drafts.push(Draft::new("stop", &json!({})));
+    rig.tenant.publish_all(&Caller::local(), drafts).await.unwrap();
+    assert_eq!(numbers(&rig, "out.x"), up_to(400));
+    assert!(emitted(&rig, "out.x").iter().all(|one| one["had"] == false), "what comes after all of them");
+}
+
+#[tokio::test]
+async fn a_wait_of_a_run_in_an_array_finds_what_the_run_itself_has_published() {
+    let yaml = "automation: a\ntriggers: [{event: in.x}]\nactions:\n  - publish: {topic: own.x}\n  - wait_for: {event: own.x, timeout: 0s, on_timeout: continue}\n  - publish: {topic: out.x, payload: {n: \"{{ event.payload.n }}\", had: \"{{ wait.completed }}\"}}\n";
+    let rig = rig(yaml).await;
+    array(&rig, 3).await;
+    assert_eq!(numbers(&rig, "out.x"), up_to(3));
+    assert!(emitted(&rig, "out.x").iter().all(|one| one["had"] == true));
 }
