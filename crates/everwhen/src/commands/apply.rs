@@ -73,14 +73,6 @@ struct Sure(bool);
 /// Checks the files here, where carets can be drawn, and sends them where they shall be in force; a plan only asks.
 async fn send(of: &Of, apply: Option<Sure>, session: &Session) -> Result<Value, Stop> {
     let sources = sources::read(&of.paths)?;
-    if sources.files.is_empty() {
-        // Everything that the workspace manages would go, and nobody who stands in the wrong folder means that.
-        let paths: Vec<String> = of.paths.iter().map(|path| path.display().to_string()).collect();
-        let detail = format!("there are no declarations in \"{}\"", paths.join("\", \""));
-        let hint = "stand in the workspace's folder, or name it: everwhen apply PATH; to remove all that it \
-                    declared, leave an empty .ew file in it";
-        return Err(Problem::new(Code::DefinitionInvalid, detail).hint(hint).into());
-    }
     let checked = check_workspace(&sources.files).at(SystemClock.now());
     for finding in &checked.findings {
         session.out.note(&sources.shown(finding).render(&sources.files[&finding.file]));
@@ -92,6 +84,7 @@ async fn send(of: &Of, apply: Option<Sure>, session: &Session) -> Result<Value, 
             .hint("everwhen check shows them all")
             .into());
     }
+    sources.check_not_empty(&checked.definitions, &of.paths)?;
     if let Some(sure) = apply {
         let reach = Reach::or_create(session).await?;
         let plan = reach.apply(&of.workspace, &sources.files, true).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lang::declare::{Finding, is_source};
+use model::definition::Definition;
 use model::{Code, Problem};
 
 /// Files that make a folder a domain.
@@ -58,6 +59,19 @@ impl Sources {
             shown.suggestion = Some(format!("give the folder that has it, too: everwhen check {folder}"));
         }
         shown
+    }
+
+    /// Refuses to put nothing into force by mistake: everything that the workspace manages would go, and nobody means that who
+    /// stands in the wrong folder or names a scenario. An empty `.ew` file says so.
+    pub fn check_not_empty(&self, definitions: &[Definition], paths: &[PathBuf]) -> Result<(), Problem> {
+        if !definitions.is_empty() || self.files.keys().any(|name| name.ends_with(".ew")) {
+            return Ok(());
+        }
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let detail = format!("there are no declarations in \"{}\"", paths.join("\", \""));
+        let hint = "stand in the workspace's folder, or name it: everwhen apply PATH; to remove all that it \
+                    declared, leave an empty .ew file in it";
+        Err(Problem::new(Code::DefinitionInvalid, detail).hint(hint))
     }
 
     fn folder(&mut self, dir: &Path, below: &str) -> Result<(), Problem> {

@@ -50,6 +50,17 @@ fn a_plan_of_an_empty_directory_makes_nothing() {
 }
 
 #[test]
+fn an_apply_of_a_scenario_alone_removes_nothing() {
+    let place = Place::new();
+    place.write("ship.ew", SHIP);
+    place.write("ship.yaml", "scenario: ships\nsteps: []\n");
+    place.run(&["apply", "ship.ew"]).ok();
+    let refused = place.run(&["apply", "ship.yaml"]).exits(4);
+    assert!(refused.err.contains("there are no declarations in \"ship.yaml\""), "{}", refused.err);
+    assert!(place.run(&["automations", "list"]).ok().out.contains("ship"));
+}
+
+#[test]
 fn an_apply_says_what_it_removes_before_it_does() {
     let place = Place::new();
     place.write("ship.ew", SHIP);

@@ -75,6 +75,10 @@ pub(crate) fn ask(pairs: &Pairs, approve: bool, span: Span, faults: &mut Vec<Fau
         Some(options) => options.list("a list of answers")?.iter().map(Doc::literal).collect::<Read<_>>()?,
         None => Vec::new(),
     };
+    if let Some(form) = get(pairs, "form").filter(|_| !options.is_empty()) {
+        let both = fault(Code::DefinitionInvalid, form.span, "a question has options or a form, not both");
+        return Err(both.hint("no answer fits both: leave one of them out, or make it a field of the form"));
+    }
     Ok(Action::Ask(Box::new(Ask {
         question: question.val(),
         approve,

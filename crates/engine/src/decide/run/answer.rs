@@ -38,7 +38,9 @@ pub(super) fn answer(
     }
     if !may_answer(to, actor) {
         return Err(Problem::new(Code::AuthDenied, format!("{actor} was not asked"))
-            .hint(format!("asked was: {to}"))
+            .hint(format!(
+                "asked was: {to}; `--as` says who answers only where no token is shown, else the token does"
+            ))
             .into());
     }
     is_option(options, &value)?;

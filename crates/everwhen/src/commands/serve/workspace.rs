@@ -34,7 +34,7 @@ impl Workspace {
         // Looked at before it is read: what is saved in between is seen by the next look.
         let seen = look(&path);
         match checked(&path, session)? {
-            Some(definitions) => Ok((Workspace { path, seen }, definitions)),
+            Some((definitions, _)) => Ok((Workspace { path, seen }, definitions)),
             None => Err(Stop::Code(1)),
         }
     }
@@ -58,10 +58,12 @@ impl Workspace {
 
     async fn reload(&self, tenant: Result<Tenant, Problem>, session: &Session) {
         let applied = match checked(&self.path, session) {
-            Ok(Some(definitions)) => match tenant {
-                Ok(tenant) => tenant.apply(MANAGER, definitions).await,
-                Err(problem) => Err(problem),
-            },
+            Ok(Some((definitions, sources))) => {
+                match sources.check_not_empty(&definitions, std::slice::from_ref(&self.path)).and(tenant) {
+                    Ok(tenant) => tenant.apply(MANAGER, definitions).await,
+                    Err(problem) => Err(problem),
+                }
+            }
             Ok(None) => Err(Problem::new(Code::DefinitionInvalid, "the declarations have errors")),
             Err(Stop::Problem(problem)) => Err(problem),
             Err(Stop::Code(_) | Stop::Pipe) => return,
@@ -95,16 +97,17 @@ pub async fn apply(
 
 /// The definitions, or `None` when a finding is an error. Findings go to stderr in the form of `check`: stdout belongs to
 /// the line that says the server is ready.
-fn checked(path: &Path, session: &Session) -> Result<Option<Vec<Definition>>, Stop> {
-    let Sources { files, paths, .. } = sources::read(&[path.to_owned()])?;
-    let checked = check_workspace(&files);
+fn checked(path: &Path, session: &Session) -> Result<Option<(Vec<Definition>, Sources)>, Stop> {
+    let sources = sources::read(&[path.to_owned()])?;
+    let Sources { files, paths, .. } = &sources;
+    let checked = check_workspace(files);
     for finding in &checked.findings {
         let text = &files[&finding.file];
         let shown = Finding { file: paths[&finding.file].display().to_string(), ..finding.clone() };
         let line = if session.out.json { shown.to_json().to_string() } else { shown.render(text) };
         session.out.say(line.trim_end());
     }
-    Ok((!checked.has_errors()).then_some(checked.definitions))
+    Ok((!checked.has_errors()).then_some((checked.definitions, sources)))
 }
 
 fn said(plan: &Plan, path: &Path, session: &Session) {
