@@ -122,7 +122,6 @@ impl Runs {
         brief.status = Status::Running;
     }
 
-    /// It has walked; nearly always it was the first in the queue.
     /// Of those that became ready at `from` or later, the ones since `since` go first.
     pub fn put_before(&mut self, from: Position, since: Position) {
         let at = |runs: &Runs, run: &Position| runs.live.get(run).and_then(|brief| brief.ready).unwrap_or(0);
@@ -135,6 +134,7 @@ impl Runs {
         self.ready.extend(first.into_iter().chain(last));
     }
 
+    /// It has walked; nearly always it was the first in the queue.
     fn unready(&mut self, run: Position) {
         match self.ready.front() {
             Some(first) if *first == run => _ = self.ready.pop_front(),
