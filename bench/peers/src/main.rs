@@ -7,6 +7,7 @@
 //! ```
 
 mod deliver;
+mod driver;
 mod publish;
 mod table;
 mod wire;
@@ -81,7 +82,7 @@ fn measure(plan: &Plan) -> Result<String, String> {
     for publishers in [1, 16, 256] {
         for round in 0..plan.rounds {
             for peer in &plan.peers {
-                let rate = on_one_thread(publish::run(*peer, publishers, plan))?;
+                let rate = publish::run(*peer, publishers, plan).map_err(|error| error.to_string())?;
                 eprintln!(
                     "{} {publishers} publishers, round {}: {:.0}/s",
                     peer.kind.name(),
@@ -103,7 +104,7 @@ fn measure(plan: &Plan) -> Result<String, String> {
 }
 
 /// One thread for every client, so that the server has the rest of the machine, the same for each peer.
-fn on_one_thread<T>(future: impl Future<Output = std::io::Result<T>>) -> Result<T, String> {
+pub fn on_one_thread<T>(future: impl Future<Output = std::io::Result<T>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.and_then(|runtime| runtime.block_on(future)).map_err(|error| error.to_string())
 }

@@ -3,10 +3,9 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinSet;
-
 use crate::Plan;
-use crate::wire::{Connection, Peer};
+use crate::driver::Driver;
+use crate::wire::Peer;
 
 /// How fast one run went.
 #[derive(Clone, Copy)]
@@ -35,40 +34,9 @@ pub fn payload(sent: u128, bytes: usize) -> String {
 }
 
 /// The first tenth is not counted: buffers grow, files are extended, connections meet for the first time.
-pub async fn run(peer: Peer, publishers: usize, plan: &Plan) -> io::Result<Rate> {
-    let mut connections = Vec::with_capacity(publishers);
-    for _ in 0..publishers {
-        connections.push(Connection::open(peer).await?);
-    }
+pub fn run(peer: Peer, publishers: usize, plan: &Plan) -> io::Result<Rate> {
+    let mut driver = Driver::open(peer, publishers, &payload(0, plan.bytes))?;
     let counted = Instant::now() + plan.seconds / 10;
-    let end = counted + plan.seconds;
-    let mut tasks = JoinSet::new();
-    for connection in connections {
-        tasks.spawn(publish(connection, plan.bytes, counted, end));
-    }
-    let mut latencies = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        latencies.extend(done.map_err(io::Error::other)??);
-    }
+    let latencies = driver.run(counted, counted + plan.seconds)?;
     Ok(Rate::of(latencies, counted.elapsed()))
-}
-
-async fn publish(
-    mut connection: Connection,
-    bytes: usize,
-    counted: Instant,
-    end: Instant,
-) -> io::Result<Vec<u32>> {
-    let request = connection.publish("bench.reading", &payload(0, bytes));
-    let mut latencies = Vec::new();
-    loop {
-        let begun = Instant::now();
-        if begun >= end {
-            return Ok(latencies);
-        }
-        connection.exchange(&request).await?;
-        if begun >= counted {
-            latencies.push(micros(begun.elapsed()));
-        }
-    }
 }

@@ -34,7 +34,7 @@ impl Kind {
     }
 
     /// Where the first whole answer in `bytes` ends; an error when it is a refusal.
-    fn answer(self, bytes: &[u8]) -> io::Result<Option<Answer>> {
+    pub fn answer(self, bytes: &[u8]) -> io::Result<Option<Answer>> {
         match self {
             Kind::Everwhen => http::answer(bytes),
             Kind::Redis => redis::answer(bytes),
@@ -109,6 +109,11 @@ impl Connection {
             connection.exchange(&hello).await?;
         }
         Ok(connection)
+    }
+
+    /// For who goes on without a runtime. Nothing was read ahead: every answer so far was taken whole.
+    pub fn into_std(self) -> io::Result<std::net::TcpStream> {
+        self.stream.into_std()
     }
 
     /// The bytes of a durable publish on this connection, answered once it is synced.

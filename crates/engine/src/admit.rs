@@ -196,6 +196,11 @@ impl Admitter {
         &self.layers
     }
 
+    /// Whether attention has anything to say at all.
+    pub fn judges(&self) -> bool {
+        self.switches.attention && self.attention.has_rules()
+    }
+
     /// How often each attention rule gave its verdict, or its filter failed: rule, verdict, times.
     pub fn counts(&self) -> Vec<(String, &'static str, u64)> {
         self.attention.counts()

@@ -47,6 +47,7 @@ mod ranges;
 mod read;
 pub mod sealing;
 mod tail;
+pub mod tray;
 
 mod engine;
 pub mod import;
@@ -70,5 +71,5 @@ pub use engine::{DEFAULT_TENANT, Engine, Health, Options, check_name as check_te
 pub use settings::{Limits, Settings};
 pub use tenant::{
     AsOf, Asking, DeadLetterPage, Explained, Found, GroupView, HistoryPage, Lately, Listing, Page, Paging,
-    Query, Redrive, Seen, Settled, Tenant,
+    Post, Posted, Query, Redrive, Seen, Settled, Tenant,
 };

@@ -2,16 +2,22 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use model::Problem;
 use tokio::sync::oneshot;
 
 use crate::command::{Answer, Command};
 use crate::deliver::lock;
+use crate::tray::{Place, Tray};
 use crate::writer::{BATCH_BYTES_MAX, BATCH_COMMANDS_MAX};
 
-pub type Reply = oneshot::Sender<Result<Answer, Problem>>;
+/// Who hears the answer.
+pub enum Reply {
+    Caller(oneshot::Sender<Result<Answer, Problem>>),
+    Tray(Place),
+}
+
 pub type Pending = oneshot::Receiver<Result<Answer, Problem>>;
 
 #[derive(Default)]
@@ -28,14 +34,14 @@ struct Letter {
 
 impl Mailbox {
     pub fn push(&self, command: Command) -> Pending {
-        let source = source_of(&command);
-        self.post(command, source)
+        let (reply, pending) = oneshot::channel();
+        self.post(command, Reply::Caller(reply));
+        pending
     }
 
-    fn post(&self, command: Command, source: u64) -> Pending {
-        let (reply, pending) = oneshot::channel();
+    pub fn post(&self, command: Command, reply: Reply) {
+        let source = source_of(&command);
         lock(&self.queue).push_back(Letter { command, reply, source });
-        pending
     }
 
     pub fn is_empty(&self) -> bool {
@@ -69,6 +75,23 @@ impl Mailbox {
         left.into_iter().rev().for_each(|letter| queue.push_front(letter));
         (commands, replies)
     }
+}
+
+/// Answers all of a batch. Who looks for many answers together is told after the last.
+pub fn answer(replies: Vec<Reply>, answers: impl Iterator<Item = Result<Answer, Problem>>) {
+    let mut trays: Vec<Arc<Tray>> = Vec::new();
+    for (reply, answer) in replies.into_iter().zip(answers) {
+        match reply {
+            // Whoever asked may be gone.
+            Reply::Caller(reply) => _ = reply.send(answer),
+            Reply::Tray(place) => {
+                let known = |tray: &Arc<Tray>| trays.iter().any(|other| Arc::ptr_eq(other, tray));
+                let tray = place.fill(answer).filter(|tray| !known(tray));
+                trays.extend(tray);
+            }
+        }
+    }
+    trays.iter().for_each(|tray| tray.ring());
 }
 
 /// Publishes and writes are told apart by their actor; everything else keeps the engine going and counts as one.
@@ -109,7 +132,9 @@ mod tests {
 
     fn letter(mailbox: &Mailbox, source: u64) {
         // What a command is does not matter here, only who sent it.
-        drop(mailbox.post(Command::Unhalt { name: source.to_string() }, source));
+        let (reply, _) = oneshot::channel();
+        let (command, reply) = (Command::Unhalt { name: source.to_string() }, Reply::Caller(reply));
+        lock(&mailbox.queue).push_back(Letter { command, reply, source });
     }
 
     fn sources(mailbox: &Mailbox) -> Vec<String> {

@@ -18,6 +18,7 @@ pub mod hooks;
 mod live;
 mod look;
 pub(crate) mod open;
+mod post;
 mod publish;
 pub mod pushes;
 pub mod runs;
@@ -59,6 +60,7 @@ pub use history::changes::{Change, Changes, Changing, Chosen};
 pub(crate) use live::Hearing;
 pub(crate) use open::event_from_json;
 pub use open::{Home, Opening};
+pub use post::{Post, Posted};
 pub use publish::{Expected, Note};
 pub use search::{Page, Query};
 pub use seen::Seen;
@@ -206,9 +208,9 @@ pub(crate) fn closing() -> Problem {
 }
 
 /// A command in the mailbox whose caller may go away before it has seen to the writer.
-struct Posted<'a>(&'a Tenant);
+struct Mailed<'a>(&'a Tenant);
 
-impl Drop for Posted<'_> {
+impl Drop for Mailed<'_> {
     fn drop(&mut self) {
         self.0.hand_over_rest();
     }
@@ -355,14 +357,14 @@ impl Tenant {
         if self.0.scheduled.load(Ordering::Acquire) && self.0.writer.try_lock().is_err() {
             return pending.await.unwrap_or_else(|_| Err(closing()));
         }
-        let posted = Posted(self);
+        let mailed = Mailed(self);
         // Whoever else on this thread is about to ask does it first: one sync then carries all of them.
         tokio::task::yield_now().await;
         if let Ok(answer) = pending.try_recv() {
             return answer;
         }
         let here = self.run_or_hand_over();
-        drop(posted);
+        drop(mailed);
         if here {
             // The sync was on this thread, and those whom the batch woke wait for it: a caller that publishes one event after
             // the other would keep them waiting as long as the runtime lets it, which is many syncs.
@@ -408,10 +410,15 @@ impl Tenant {
             command,
             Command::Publish { .. } | Command::Write { .. } | Command::Apply { .. } | Command::Change(_)
         );
-        if self.is_closing() && begins {
-            return Err(closing());
+        if begins {
+            self.takes_more()?;
         }
         Ok(self.0.mailbox.push(command))
+    }
+
+    /// One that closes begins nothing new.
+    fn takes_more(&self) -> Result<(), Problem> {
+        if self.is_closing() { Err(closing()) } else { Ok(()) }
     }
 
     /// True when the batch was written on this thread.

@@ -25,6 +25,22 @@ pub fn task(task: impl Future<Output = ()> + Send + 'static) -> Task {
     Task(tokio::spawn(task).abort_handle())
 }
 
+/// A thread of the server's own.
+pub struct Thread(std::thread::JoinHandle<()>);
+
+/// `None`, and said: there is none to be had.
+pub fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Option<Thread> {
+    let started = std::thread::Builder::new().name(format!("ew-{name}")).spawn(run);
+    started.inspect_err(|error| tracing::error!(%error, name, "a thread cannot be started")).ok().map(Thread)
+}
+
+impl Thread {
+    pub async fn ended(self) {
+        // One that died by a panic has ended, too.
+        let _ = tokio::task::spawn_blocking(move || self.0.join()).await;
+    }
+}
+
 /// Work that may read the disk, off the threads that serve connections.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,

@@ -202,6 +202,14 @@ pub async fn tenant(named: Option<&str>, doors: &Arc<Doors>) -> Result<Tenant, P
     Ok(tenant)
 }
 
+/// As [`tenant`], of one that is open.
+pub fn tenant_now(named: Option<&str>, doors: &Doors) -> Option<Tenant> {
+    let name = named.unwrap_or(&doors.default_tenant);
+    doors.engine.admits(name).ok()?;
+    let default = doors.default.get().filter(|tenant| name == doors.default_tenant && !tenant.is_closing());
+    default.cloned().or_else(|| doors.engine.opened_now(name))
+}
+
 /// A tenant by name, as it is now.
 pub async fn visited(doors: &Doors, name: &str) -> Result<Tenant, Problem> {
     let (engine, name) = (doors.engine.clone(), name.to_owned());

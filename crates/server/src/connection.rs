@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 use crate::body::DRAIN_FOR;
-use crate::lane::Waited;
+use crate::lane::{Source, Waited};
 use crate::logins::Peer;
 use crate::patience::Patience;
 use crate::problem::Refusal;
@@ -49,6 +49,10 @@ pub async fn accept(
 ) {
     let grace = doors.patience.grace;
     let router = router(doors.clone());
+    let turn = |into: Phase| {
+        phase.send_replace(into);
+        doors.many.ring();
+    };
     // Nothing is ever sent: the channel ends when the last connection has dropped its sender.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -68,11 +72,11 @@ pub async fn accept(
         }
     }
     drop((listener, open));
-    phase.send_replace(Phase::Closing);
+    turn(Phase::Closing);
     if tokio::time::timeout(grace, all_closed.recv()).await.is_err() {
         tracing::warn!("some requests did not finish in time and were cut");
     }
-    phase.send_replace(Phase::Cut);
+    turn(Phase::Cut);
     let _ = tokio::time::timeout(Duration::from_secs(1), all_closed.recv()).await;
 }
 
@@ -180,7 +184,7 @@ enum Spoken {
 
 /// Over HTTP/2 a stream that does not read is cut by itself, and the connection lives while it answers pings.
 async fn connection(
-    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    socket: impl Source + Send + 'static,
     spoken: Spoken,
     peer: Peer,
     router: axum::Router,

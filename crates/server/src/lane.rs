@@ -7,27 +7,30 @@
 //! hyper, the router and what stands around every door cost more processor time than a publish itself. Nothing is refused here before
 //! the engine was asked: what is odd has not been touched yet and is judged on the long way, as everything else is. So this file
 //! knows only what a good publish looks like, and both ways give the same answers, which a test compares.
+//!
+//! A connection without TLS that has published once waits for its next request on the thread of `many.rs`, which serves all of them.
 
 mod date;
 mod head;
+mod many;
+mod write;
 
-use std::fmt::Write;
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::response::IntoResponse;
+use engine::authority::Grant;
 use engine::telemetry::passed_on;
-use engine::{Caller, Draft, Outcome, Tenant};
-use http_body_util::BodyExt;
-use hyper::StatusCode;
-use model::Problem;
+use engine::{Caller, Draft, Tenant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 pub use self::date::Date;
 use self::head::{Begun, Headed, Plain};
-use crate::problem::Refusal;
-use crate::{Doors, Phase, audit, caller, guard, origin, publish, rights};
+pub use self::many::Many;
+use crate::{Doors, Phase, caller, guard, origin, rights};
 
 /// Longest request that goes this way; a longer one costs so much that hyper does not matter.
 const BYTES_MAX: usize = 32 * 1024;
@@ -50,6 +53,13 @@ struct Asked {
     draft: Draft,
 }
 
+/// What was read of the next request.
+#[derive(Default)]
+pub struct Read {
+    bytes: Vec<u8>,
+    seen: Seen,
+}
+
 /// When what is there of a request was seen first, and when its head was whole: in the machine's time.
 #[derive(Clone, Copy, Default)]
 struct Seen {
@@ -57,50 +67,83 @@ struct Seen {
     headed: Option<Duration>,
 }
 
+/// What a connection is read from.
+pub trait Source: AsyncRead + AsyncWrite + Unpin + Sized {
+    /// Waits for the next request of a connection that has published; the first part of it is there then, or whatever was not
+    /// answered meanwhile. False: no more will come of it.
+    fn next(self, doors: &Doors) -> impl Future<Output = Option<(Self, Read, bool)>> + Send;
+}
+
+impl Source for TcpStream {
+    async fn next(self, doors: &Doors) -> Option<(Self, Read, bool)> {
+        doors.many.serve(self).await
+    }
+}
+
+/// What is encrypted is read where it is decrypted, by its own task.
+impl Source for TlsStream<TcpStream> {
+    async fn next(self, _: &Doors) -> Option<(Self, Read, bool)> {
+        Some((self, Read::default(), true))
+    }
+}
+
 /// Serves plain publishes until something else comes: then what was read of it, for the long way. `None`: the connection is over.
-pub async fn serve<S>(mut socket: S, doors: &Arc<Doors>) -> Option<Rest<S>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let (mut bytes, mut answer) = (Vec::new(), String::new());
-    let mut seen = Seen::default();
-    let mut closing = pin!(doors.closing());
+pub async fn serve<S: Source>(socket: S, doors: &Arc<Doors>) -> Option<Rest<S>> {
     // The date of an answer is the engine's time, unless that is one of a test: then hyper says the machine's.
-    let goes = !doors.engine.is_told_the_time();
+    if doors.engine.is_told_the_time() {
+        return Some((socket, Vec::new(), Waited(Duration::ZERO)));
+    }
+    let (mut socket, mut read, mut answer) = (socket, Read::default(), String::new());
+    let mut closing = pin!(doors.closing());
     loop {
-        let patience = match head::read(&bytes) {
-            Begun::Plain(plain) if goes => {
+        let patience = match head::read(&read.bytes) {
+            Begun::Plain(plain) => {
                 let Some(asked) = asked(&plain, doors).await else { break };
                 let length = plain.length;
-                bytes.drain(..length);
-                seen = Seen::default();
+                read.bytes.drain(..length);
+                read.seen = Seen::default();
                 answered(asked, doors, &mut answer).await;
                 said(&mut socket, answer.as_bytes(), doors).await?;
+                if read.bytes.is_empty() {
+                    let more;
+                    (socket, read, more) = socket.next(doors).await?;
+                    if !more {
+                        break;
+                    }
+                }
                 continue;
             }
-            // Who may not, or says too much, is told so at once, and not when the body is there.
-            Begun::Headed(headed) if goes && headed.length <= BYTES_MAX && is_heard(&headed, doors) => {
-                left(doors.patience.body, doors, &mut seen.headed)
-            }
-            Begun::Partly if goes && bytes.is_empty() => doors.patience.head,
-            Begun::Partly if goes && bytes.len() < BYTES_MAX => {
-                left(doors.patience.begun, doors, &mut seen.begun)
-            }
-            _ => break,
+            begun => match patience(&begun, &mut read.seen, read.bytes.len(), doors) {
+                Some(patience) => patience,
+                None => break,
+            },
         };
-        bytes.reserve(READ_BYTES);
-        let read = tokio::select! {
+        read.bytes.reserve(READ_BYTES);
+        let more = tokio::select! {
             biased;
-            read = tokio::time::timeout(patience, socket.read_buf(&mut bytes)) => read,
+            more = tokio::time::timeout(patience, socket.read_buf(&mut read.bytes)) => more,
             () = &mut closing => break,
         };
         // It ended, or took too long; who has said nothing is told nothing.
-        if !matches!(read, Ok(Ok(length)) if length > 0) {
+        if !matches!(more, Ok(Ok(length)) if length > 0) {
             break;
         }
     }
-    let waited = seen.headed.map_or(Duration::ZERO, |at| doors.engine.real().saturating_sub(at));
-    (!bytes.is_empty() || !goes).then_some((socket, bytes, Waited(waited)))
+    let waited = read.seen.headed.map_or(Duration::ZERO, |at| doors.engine.real().saturating_sub(at));
+    (!read.bytes.is_empty()).then_some((socket, read.bytes, Waited(waited)))
+}
+
+/// How long the rest of a request may take that is plain so far. `None`: it goes the long way.
+fn patience(begun: &Begun<'_>, seen: &mut Seen, length: usize, doors: &Doors) -> Option<Duration> {
+    match begun {
+        // Who may not, or says too much, is told so at once, and not when the body is there.
+        Begun::Headed(headed) if headed.length <= BYTES_MAX && is_heard(headed, doors) => {
+            Some(left(doors.patience.body, doors, &mut seen.headed))
+        }
+        Begun::Partly if length == 0 => Some(doors.patience.head),
+        Begun::Partly if length < BYTES_MAX => Some(left(doors.patience.begun, doors, &mut seen.begun)),
+        _ => None,
+    }
 }
 
 /// How much is left of the time for a part of a request, all of it together: it may come byte by byte.
@@ -134,14 +177,23 @@ async fn said(socket: &mut (impl AsyncWrite + Unpin), answer: &[u8], doors: &Doo
 
 /// `None` when there is anything to object to. Nothing has happened then: the long way asks all of it again, and says why.
 async fn asked(plain: &Plain<'_>, doors: &Arc<Doors>) -> Option<Asked> {
+    let grant = granted(plain, doors)?;
+    let named = grant.as_deref().map(|grant| grant.tenant.as_str());
+    let tenant = caller::tenant(named, doors).await.ok()?;
+    asked_of(plain, grant.as_deref(), tenant)
+}
+
+/// As whom a publish is asked for, if it may be.
+fn granted(plain: &Plain<'_>, doors: &Doors) -> Option<Option<Arc<Grant>>> {
     if doors.local && origin::is_foreign(plain.host.as_bytes()) {
         return None;
     }
-    let grant = rights::may_publish(plain.authorization, doors)?;
-    let named = grant.as_deref().map(|grant| grant.tenant.as_str());
-    let tenant = caller::tenant(named, doors).await.ok()?;
+    rights::may_publish(plain.authorization, doors)
+}
+
+fn asked_of(plain: &Plain<'_>, grant: Option<&Grant>, tenant: Tenant) -> Option<Asked> {
     let draft = Draft::parse(plain.body, &tenant.limits()).ok()?;
-    let mut caller = grant.as_deref().map_or_else(Caller::local, caller::of_token);
+    let mut caller = grant.map_or_else(Caller::local, caller::of_token);
     caller.trace = passed_on(plain.traceparent);
     Some(Asked { tenant, caller, draft })
 }
@@ -155,55 +207,5 @@ async fn answered(asked: Asked, doors: &Doors, out: &mut String) {
         Ok(Err(panic)) => Err(guard::bug(&*panic)),
         Err(_) => Err(guard::too_long(doors.patience.answer)),
     };
-    out.clear();
-    let id = audit::fresh_id();
-    let status = match outcome {
-        Ok(outcome) => recorded(&outcome, &id, (&tenant, doors), out),
-        Err(problem) => refused(problem, &id, doors, out).await,
-    };
-    tracing::debug!(
-        request_id = id,
-        method = "POST",
-        path = "/v1/events",
-        status = status.as_u16(),
-        "answered"
-    );
-}
-
-fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out: &mut String) -> StatusCode {
-    let mut body = String::with_capacity(112);
-    publish::write_outcome(&mut body, outcome);
-    let status = publish::status(outcome);
-    begin(status, doors, out);
-    // Writing to a String cannot fail.
-    let _ = match tenant.head() {
-        0 => Ok(()),
-        head => write!(out, "everwhen-position: {head}\r\n"),
-    };
-    let length = body.len();
-    let _ = write!(
-        out,
-        "content-type: application/json\r\nx-request-id: {id}\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    status
-}
-
-async fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) -> StatusCode {
-    let refusal = async { Refusal(problem).into_response() };
-    let (head, body) = audit::under_id(id.to_owned(), refusal).await.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    begin(head.status, doors, out);
-    for (name, value) in &head.headers {
-        let _ = write!(out, "{name}: {}\r\n", value.to_str().unwrap_or_default());
-    }
-    let _ = write!(out, "content-length: {}\r\n\r\n{}", body.len(), String::from_utf8_lossy(&body));
-    head.status
-}
-
-fn begin(status: StatusCode, doors: &Doors, out: &mut String) {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let _ = write!(out, "HTTP/1.1 {} {reason}\r\ndate: ", status.as_u16());
-    doors.date.write(doors.engine.now(), out);
-    let last = *doors.phase.borrow() != Phase::Open;
-    out.push_str(if last { "\r\nconnection: close\r\n" } else { "\r\n" });
+    write::answer(outcome, (&tenant, doors), out);
 }

@@ -116,6 +116,7 @@ pub async fn serve_with(
     let (phase, watched) = watch::channel(Phase::Open);
     let default = OnceLock::new();
     let local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let (many, threads) = lane::Many::new();
     let doors = Arc::new(Doors {
         engine,
         token,
@@ -129,9 +130,14 @@ pub async fn serve_with(
         automations: ws::channel(),
         keys: Default::default(),
         date: lane::Date::default(),
+        many,
         tls,
     });
+    let threads = threads.start(&doors);
     connection::accept(listener, doors, phase, shutdown).await;
+    for thread in threads {
+        thread.ended().await;
+    }
     Ok(())
 }
 
@@ -153,6 +159,7 @@ pub(crate) struct Doors {
     automations: ws::Automations,
     keys: idempotency::Keys,
     date: lane::Date,
+    many: lane::Many,
     tls: Option<Tls>,
 }
 

@@ -40,6 +40,10 @@ pub(super) enum Judged {
 }
 
 impl Attention {
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     pub(super) fn new(rules: &[AttentionRule]) -> Result<Attention, Problem> {
         let compile = |(i, rule): (usize, &AttentionRule)| {
             Rule::new(i, rule).map_err(|problem| in_rule("attention", i, problem))

@@ -126,7 +126,8 @@ impl Engine {
         lock(&self.0.gates).entry(name.to_owned()).or_default().clone()
     }
 
-    fn opened_now(&self, name: &str) -> Option<Tenant> {
+    /// A tenant that is open already; asking for it is a use of it.
+    pub fn opened_now(&self, name: &str) -> Option<Tenant> {
         let tenants = lock(&self.0.tenants);
         let tenant = tenants.get(name)?;
         tenant.touch();

@@ -111,7 +111,7 @@ impl Tenant {
     }
 
     /// Seed 002's span around a publish; nothing unless somebody listens at debug level.
-    fn span(&self, draft: &Draft) -> Span {
+    pub(super) fn span(&self, draft: &Draft) -> Span {
         if !self.settings().switches.tracing {
             return Span::none();
         }
@@ -365,7 +365,7 @@ impl Tenant {
     }
 
     /// That a key is taken must be said; by what, only to who may read that event or brought it.
-    fn veiled(&self, caller: &Caller, problem: Problem) -> Problem {
+    pub(super) fn veiled(&self, caller: &Caller, problem: Problem) -> Problem {
         let sight = &caller.sight;
         if problem.code() != Code::EventKeyConflict || (sight.sees_all() && sight.reads()) {
             return problem;
@@ -385,7 +385,7 @@ impl Tenant {
     }
 
     /// What was dropped was not published: attention counts it.
-    fn observe(&self, topic: &str, outcome: &Outcome, started: Duration) {
+    pub(super) fn observe(&self, topic: &str, outcome: &Outcome, started: Duration) {
         if self.settings().switches.metrics && !matches!(outcome, Outcome::Dropped { .. }) {
             self.metrics().observe_publish(topic, self.real().saturating_sub(started).as_secs_f64());
         }
@@ -429,12 +429,17 @@ impl Tenant {
                 let mut freed = std::pin::pin!(handle.freed.notified());
                 // Listen first, look again after: an ack in between is not missed.
                 freed.as_mut().enable();
-                if !self.lagging(caller, topic).is_empty() {
+                if self.lags(caller, topic) {
                     let _ = tokio::time::timeout(left, freed).await;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a publish has to wait for a group, or is refused because of one.
+    pub(super) fn lags(&self, caller: &Caller, topic: &str) -> bool {
+        !self.lagging(caller, topic).is_empty()
     }
 
     fn lagging(&self, caller: &Caller, topic: &str) -> Vec<(Arc<GroupHandle>, Lag)> {

@@ -6,6 +6,7 @@ use model::Code;
 
 use super::{Tenant, closing};
 use crate::command::Answer;
+use crate::mailbox;
 use crate::pages;
 use crate::writer::{Moment, STATE_OPEN_MAX, Turn, Writer};
 
@@ -27,7 +28,7 @@ impl Tenant {
             return false;
         }
         let Some(open) = writer.as_mut() else {
-            replies.into_iter().for_each(|reply| _ = reply.send(Err(closing())));
+            mailbox::answer(replies, std::iter::repeat_with(|| Err(closing())));
             return true;
         };
         if commands.len() > 1 {
@@ -45,12 +46,12 @@ impl Tenant {
                 } else if answers.iter().any(|answer| matches!(answer, Ok(Answer::Published(_)))) {
                     self.metrics().storage_full(false);
                 }
-                replies.into_iter().zip(answers).for_each(|(reply, answer)| _ = reply.send(answer));
+                mailbox::answer(replies, answers.into_iter());
             }
             Err(fatal) => {
                 *writer = None;
                 self.stop(fatal);
-                replies.into_iter().for_each(|reply| _ = reply.send(Err(closing())));
+                mailbox::answer(replies, std::iter::repeat_with(|| Err(closing())));
             }
         }
         true

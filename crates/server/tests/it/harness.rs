@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
 use engine::Engine;
 use engine::clock::ToldClock;
@@ -14,6 +14,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::client::{Client, Reply};
+
+/// Threads that run the server's tasks.
+const WORKERS: usize = 2;
 
 /// A directory that goes away with the test.
 pub struct TempDir(pub PathBuf);
@@ -109,7 +112,7 @@ impl Server {
         tls: Option<server::Tls>,
     ) -> Server {
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
         let inside = runtime.enter();
         let engine = Engine::open_with(&dir.0, options).unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -167,6 +170,20 @@ impl Server {
         let reply = self.post("/v1/events", format!(r#"{{"topic":"{topic}","payload":{payload}}}"#));
         assert_eq!(reply.status, 201, "{}", reply.text());
         reply.json()["position"].as_u64().unwrap()
+    }
+
+    /// No task of the server does anything until this is dropped.
+    pub fn hold_tasks(&self) -> Vec<mpsc::Sender<()>> {
+        let hold = || {
+            let ((release, released), (hold, holds)) = (mpsc::channel::<()>(), mpsc::channel());
+            self.runtime.spawn(async move {
+                hold.send(()).unwrap();
+                let _ = released.recv();
+            });
+            holds.recv().unwrap();
+            release
+        };
+        (0..WORKERS).map(|_| hold()).collect()
     }
 
     /// Tells the server to stop, without waiting for it.

@@ -27,6 +27,7 @@ mod leaks;
 mod life;
 mod logins;
 mod maintain;
+mod many;
 mod mcp;
 mod min_position;
 mod ndjson;

@@ -1,0 +1,378 @@
+//! The rounds of the thread that serves many: who is heard, what is posted, who is answered, and whom nobody waits for any more.
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::tray::{Laid, Tray};
+use engine::{Outcome, Post, Posted, Tenant};
+use mio::event::Event;
+use mio::{Events, Interest, Poll, Token};
+use model::Problem;
+
+use super::guest::{Came, Doing, Guest};
+use super::{BELL, Entrance};
+use crate::lane::head::{self, Begun, Plain};
+use crate::lane::{Asked, BYTES_MAX, LAST_WORD, Read, Seen, asked_of, granted, patience, write};
+use crate::{Doors, Phase, caller, guard};
+
+/// Heard of in one round.
+const EVENTS_MAX: usize = 1_024;
+const SCRATCH_BYTES: usize = 16 * 1_024;
+/// How often in one round those are answered who have sent several requests at once.
+const TURNS_MAX: usize = 16;
+
+pub struct Thread {
+    poll: Poll,
+    entrance: Arc<Entrance>,
+    doors: Arc<Doors>,
+    guests: Vec<Option<Guest>>,
+    /// Places among the guests that nobody has.
+    free: Vec<usize>,
+    tray: Arc<Tray>,
+    /// Those who may have more to ask, after their answer.
+    again: Vec<usize>,
+    /// Which request the last one was.
+    serial: u32,
+    /// Whose writers have to be told of posts.
+    posted: Vec<Tenant>,
+    /// How many posts are with writers.
+    asked: usize,
+    /// When to look who has taken too long.
+    look_at: Duration,
+    now: Duration,
+    scratch: Vec<u8>,
+    answer: String,
+    laid: Vec<Laid>,
+    closing: bool,
+}
+
+/// What to do with the beginning of what was read.
+enum Step {
+    /// So much of it is with the writer.
+    Posted(usize, Post),
+    /// So much of it is answered already.
+    Known(usize, Tenant, Result<Outcome, Problem>),
+    /// The rest must come in so long.
+    Wait(Duration),
+    /// It is not for here; or, false, nothing more will come of it.
+    Back(bool),
+}
+
+impl Step {
+    /// How much of what was read is dealt with.
+    fn taken(&self) -> usize {
+        match self {
+            Step::Posted(length, _) | Step::Known(length, ..) => *length,
+            Step::Wait(_) | Step::Back(_) => 0,
+        }
+    }
+}
+
+impl Thread {
+    pub fn new(poll: Poll, entrance: Arc<Entrance>, doors: Arc<Doors>) -> Thread {
+        let bell = entrance.clone();
+        Thread {
+            poll,
+            entrance,
+            doors,
+            guests: Vec::new(),
+            free: Vec::new(),
+            tray: Tray::new(move || bell.ring()),
+            again: Vec::new(),
+            serial: 0,
+            posted: Vec::new(),
+            asked: 0,
+            look_at: Duration::MAX,
+            now: Duration::ZERO,
+            scratch: vec![0; SCRATCH_BYTES],
+            answer: String::new(),
+            laid: Vec::new(),
+            closing: false,
+        }
+    }
+
+    /// Until the server stops and everybody here has been answered, or its grace is over.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        loop {
+            let wait = self.wait();
+            if let Err(error) = self.poll.poll(&mut events, wait)
+                && error.kind() != std::io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "connections that publish can be served no more by this thread");
+                return;
+            }
+            self.tray.come_back();
+            self.now = self.doors.engine.real();
+            for event in events.iter().filter(|event| event.token() != BELL) {
+                let Token(number) = event.token();
+                self.heard(number, event);
+            }
+            self.let_in();
+            self.answer_all();
+            if self.now >= self.look_at {
+                self.look();
+            }
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// How long nothing need be done.
+    fn wait(&self) -> Option<Duration> {
+        if !self.again.is_empty() || !self.tray.leave() {
+            return Some(Duration::ZERO);
+        }
+        (self.look_at != Duration::MAX).then(|| self.look_at.saturating_sub(self.doors.engine.real()))
+    }
+
+    fn is_over(&mut self) -> bool {
+        let phase = *self.doors.phase.borrow();
+        if phase != Phase::Open && !mem::replace(&mut self.closing, true) {
+            self.close();
+        }
+        phase == Phase::Cut || (self.closing && self.free.len() == self.guests.len())
+    }
+
+    /// Those who only wait go; the others hear their last word.
+    fn close(&mut self) {
+        for number in 0..self.guests.len() {
+            match self.guests[number].as_mut().map(|guest| (&guest.doing, &mut guest.due)) {
+                Some((Doing::Reads, _)) => self.go(number, false),
+                Some((Doing::Hears(_), due)) => *due = self.now + LAST_WORD,
+                _ => {}
+            }
+        }
+        self.look_at = self.now;
+        self.entrance.close();
+    }
+
+    fn let_in(&mut self) {
+        let came = mem::take(&mut self.entrance.waiting().guests);
+        for mut guest in came {
+            let number = self.free.pop().unwrap_or(self.guests.len());
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let known = self.poll.registry().register(&mut guest.socket, Token(number), interest);
+            if number == self.guests.len() {
+                self.guests.push(None);
+            }
+            self.guests[number] = Some(guest);
+            match known {
+                Ok(()) => self.serve(number),
+                Err(_) => self.go(number, true),
+            }
+        }
+    }
+
+    fn heard(&mut self, number: usize, event: &Event) {
+        let Some(guest) = self.guests.get_mut(number).and_then(Option::as_mut) else { return };
+        guest.ends |= event.is_read_closed() || event.is_error();
+        guest.readable |= event.is_readable() || guest.ends;
+        if event.is_writable()
+            && let Doing::Hears(rest) = &mut guest.doing
+        {
+            let rest = mem::take(rest);
+            return self.say(number, &rest);
+        }
+        if guest.readable {
+            self.serve(number);
+        }
+    }
+
+    /// Takes the next request of one who is waited for, as far as it is there.
+    fn serve(&mut self, number: usize) {
+        let mut scratch = mem::take(&mut self.scratch);
+        if let Some(step) = self.next(number, &mut scratch) {
+            self.follow(number, step);
+        }
+        self.scratch = scratch;
+    }
+
+    /// `None`: there is nobody, or they are busy.
+    fn next(&mut self, number: usize, scratch: &mut [u8]) -> Option<Step> {
+        let guest = self.guests[number].as_mut().filter(|guest| matches!(guest.doing, Doing::Reads))?;
+        let came = if guest.readable { guest.fill(scratch, BYTES_MAX) } else { Came::More };
+        let mut read = mem::take(&mut guest.read);
+        self.serial = self.serial.wrapping_add(1);
+        guest.ticket = ticket(self.serial, number);
+        let ticket = guest.ticket;
+        let (step, rest) = match came {
+            Came::End => (Step::Back(false), read.bytes),
+            // What comes whole is not even copied, and who waits for long takes no memory.
+            Came::Whole(length) => {
+                let step = self.step(&scratch[..length], &mut read.seen, ticket);
+                let rest = scratch[step.taken()..length].to_vec();
+                (step, rest)
+            }
+            Came::More => {
+                let step = self.step(&read.bytes, &mut read.seen, ticket);
+                let rest = read.bytes.split_off(step.taken());
+                (step, rest)
+            }
+        };
+        let seen = if step.taken() > 0 { Seen::default() } else { read.seen };
+        self.guests[number].as_mut()?.read = Read { bytes: rest, seen };
+        Some(step)
+    }
+
+    fn follow(&mut self, number: usize, step: Step) {
+        match step {
+            Step::Posted(_, post) => {
+                if let Some(guest) = self.guests[number].as_mut() {
+                    guest.doing = Doing::Asks(post);
+                }
+                self.asked += 1;
+                self.wait_for(number, self.doors.patience.answer);
+            }
+            Step::Known(_, tenant, outcome) => self.tell(number, &tenant, outcome),
+            Step::Wait(patience) => self.wait_for(number, patience),
+            Step::Back(more) => self.go(number, more),
+        }
+    }
+
+    /// Decides about what was read. A panic is an answer like any other, and the thread goes on.
+    fn step(&mut self, bytes: &[u8], seen: &mut Seen, ticket: u64) -> Step {
+        let begun = head::read(bytes);
+        let Begun::Plain(plain) = begun else {
+            return patience(&begun, seen, bytes.len(), &self.doors).map_or(Step::Back(true), Step::Wait);
+        };
+        let Some(Asked { tenant, caller, draft }) = asked(&plain, &self.doors) else {
+            return Step::Back(true);
+        };
+        match catch_unwind(AssertUnwindSafe(|| tenant.post(&caller, draft, (&self.tray, ticket)))) {
+            Ok(Posted::Queued(post)) => {
+                if !self.posted.iter().any(|known| known.name() == tenant.name()) {
+                    self.posted.push(tenant);
+                }
+                Step::Posted(plain.length, post)
+            }
+            Ok(Posted::Known(outcome)) => Step::Known(plain.length, tenant, outcome),
+            Ok(Posted::Later) => Step::Back(true),
+            Err(panic) => Step::Known(plain.length, tenant, Err(guard::bug(&*panic))),
+        }
+    }
+
+    /// What was posted goes to its writers, and what they have answered to those who asked; they may have more to ask.
+    fn answer_all(&mut self) {
+        for _ in 0..TURNS_MAX {
+            mem::take(&mut self.again).into_iter().for_each(|number| self.serve(number));
+            self.send();
+            let mut laid = mem::take(&mut self.laid);
+            self.tray.take(&mut laid);
+            if laid.is_empty() && self.again.is_empty() {
+                return;
+            }
+            laid.drain(..).for_each(|laid| self.answered(laid));
+            self.laid = laid;
+        }
+    }
+
+    /// One request that nobody else waits behind is written here: two threads would only wake each other for it.
+    fn send(&mut self) {
+        let alone = self.asked == 1;
+        for tenant in mem::take(&mut self.posted) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tenant.send(alone))) {
+                guard::bug(&*panic);
+            }
+        }
+    }
+
+    /// One who was told that it took too long, or has gone, is not told again.
+    fn answered(&mut self, laid: Laid) {
+        self.asked -= 1;
+        let number = number_of(laid.ticket);
+        let guest = self.guests.get_mut(number).and_then(Option::as_mut);
+        let Some(guest) = guest.filter(|guest| guest.ticket == laid.ticket) else { return };
+        if let Doing::Asks(mut post) = mem::replace(&mut guest.doing, Doing::Reads) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| post.finish(laid)));
+            let outcome = outcome.unwrap_or_else(|panic| Err(guard::bug(&*panic)));
+            self.tell(number, post.tenant(), outcome);
+        }
+    }
+
+    fn tell(&mut self, number: usize, tenant: &Tenant, outcome: Result<Outcome, Problem>) {
+        let mut answer = mem::take(&mut self.answer);
+        write::answer(outcome, (tenant, &self.doors), &mut answer);
+        self.say(number, answer.as_bytes());
+        self.answer = answer;
+    }
+
+    /// Writes, and goes on with what came after the request.
+    fn say(&mut self, number: usize, answer: &[u8]) {
+        let open = *self.doors.phase.borrow() == Phase::Open;
+        let Some(guest) = self.guests[number].as_mut() else { return };
+        if !guest.say(answer) {
+            return self.forget(number);
+        }
+        match guest.doing {
+            Doing::Reads if !open => self.forget(number),
+            Doing::Reads if guest.readable || !guest.read.bytes.is_empty() => self.again.push(number),
+            Doing::Reads => self.wait_for(number, self.doors.patience.head),
+            _ => self.wait_for(number, if open { self.doors.patience.answer } else { LAST_WORD }),
+        }
+    }
+
+    fn wait_for(&mut self, number: usize, patience: Duration) {
+        if let Some(guest) = self.guests[number].as_mut() {
+            guest.due = self.now + patience;
+            self.look_at = self.look_at.min(guest.due);
+        }
+    }
+
+    /// Looks for those who have taken too long, and when to look again.
+    fn look(&mut self) {
+        self.look_at = Duration::MAX;
+        for number in 0..self.guests.len() {
+            let Some(guest) = self.guests[number].as_mut() else { continue };
+            if guest.due > self.now {
+                self.look_at = self.look_at.min(guest.due);
+                continue;
+            }
+            match mem::replace(&mut guest.doing, Doing::Reads) {
+                Doing::Reads => self.go(number, false),
+                Doing::Hears(_) => self.forget(number),
+                Doing::Asks(post) => {
+                    // Whatever the writer says to it now is not for the next request.
+                    guest.ticket = 0;
+                    let late = guard::too_long(self.doors.patience.answer);
+                    self.tell(number, post.tenant(), Err(late));
+                }
+            }
+        }
+    }
+
+    fn go(&mut self, number: usize, more: bool) {
+        if let Some(mut guest) = self.taken(number) {
+            let _ = self.poll.registry().deregister(&mut guest.socket);
+            guest.leave(more);
+        }
+    }
+
+    fn forget(&mut self, number: usize) {
+        drop(self.taken(number));
+    }
+
+    fn taken(&mut self, number: usize) -> Option<Guest> {
+        let guest = self.guests[number].take()?;
+        self.free.push(number);
+        Some(guest)
+    }
+}
+
+fn asked(plain: &Plain<'_>, doors: &Doors) -> Option<Asked> {
+    let grant = granted(plain, doors)?;
+    let tenant = caller::tenant_now(grant.as_deref().map(|grant| grant.tenant.as_str()), doors)?;
+    asked_of(plain, grant.as_deref(), tenant)
+}
+
+/// Which request of which guest.
+fn ticket(serial: u32, number: usize) -> u64 {
+    u64::from(serial) << 32 | number as u64
+}
+
+fn number_of(ticket: u64) -> usize {
+    (ticket & u64::from(u32::MAX)) as usize
+}

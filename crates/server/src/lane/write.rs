@@ -1,0 +1,72 @@
+//! The bytes of an answer on the short way: the same that hyper would write, but for the order of headers.
+
+use std::fmt::Write;
+
+use axum::response::IntoResponse;
+use engine::{Outcome, Tenant};
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
+use hyper::StatusCode;
+use model::Problem;
+
+use crate::problem::Refusal;
+use crate::{Doors, Phase, audit, publish};
+
+/// Writes what became of a publish, instead of what stood there.
+pub fn answer(outcome: Result<Outcome, Problem>, (tenant, doors): (&Tenant, &Doors), out: &mut String) {
+    out.clear();
+    let id = audit::fresh_id();
+    let status = match outcome {
+        Ok(outcome) => recorded(&outcome, &id, (tenant, doors), out),
+        Err(problem) => refused(problem, &id, doors, out),
+    };
+    tracing::debug!(
+        request_id = id,
+        method = "POST",
+        path = "/v1/events",
+        status = status.as_u16(),
+        "answered"
+    );
+}
+
+// Writing to a String cannot fail.
+
+fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out: &mut String) -> StatusCode {
+    let mut body = String::with_capacity(112);
+    publish::write_outcome(&mut body, outcome);
+    let status = publish::status(outcome);
+    begin(status, doors, out);
+    let _ = match tenant.head() {
+        0 => Ok(()),
+        head => write!(out, "everwhen-position: {head}\r\n"),
+    };
+    let length = body.len();
+    let _ = write!(
+        out,
+        "content-type: application/json\r\nx-request-id: {id}\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    status
+}
+
+fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) -> StatusCode {
+    let refusal = async { Refusal(problem).into_response() };
+    // Nothing in it waits for anything: it is only written as doors write it.
+    let response = audit::under_id(id.to_owned(), refusal).now_or_never().unwrap_or_default();
+    let (head, body) = response.into_parts();
+    let body = body.collect().now_or_never().and_then(Result::ok).map(|body| body.to_bytes());
+    let body = body.unwrap_or_default();
+    begin(head.status, doors, out);
+    for (name, value) in &head.headers {
+        let _ = write!(out, "{name}: {}\r\n", value.to_str().unwrap_or_default());
+    }
+    let _ = write!(out, "content-length: {}\r\n\r\n{}", body.len(), String::from_utf8_lossy(&body));
+    head.status
+}
+
+fn begin(status: StatusCode, doors: &Doors, out: &mut String) {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let _ = write!(out, "HTTP/1.1 {} {reason}\r\ndate: ", status.as_u16());
+    doors.date.write(doors.engine.now(), out);
+    let last = *doors.phase.borrow() != Phase::Open;
+    out.push_str(if last { "\r\nconnection: close\r\n" } else { "\r\n" });
+}

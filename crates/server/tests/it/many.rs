@@ -1,0 +1,234 @@
+//! Connections that go on publishing are served by one thread, all of them: the same answers, and back to their tasks at any time.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use serde_json::Value;
+use server::Patience;
+
+use crate::client::Client;
+use crate::harness::Server;
+
+const JSON: &str = "content-type: application/json";
+
+fn request(body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("POST /v1/events HTTP/1.1\r\nhost: test\r\n{JSON}\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into()
+}
+
+fn publish(client: &mut Client, body: &str) -> Value {
+    client.write(&request(body));
+    client.reply().ok(201)
+}
+
+/// One that has published twice: the second time on the thread of many.
+fn guest(server: &Server) -> Client {
+    let mut client = server.client();
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+    client
+}
+
+#[test]
+fn they_are_served_without_any_task() {
+    let server = Server::start();
+    let mut clients: Vec<Client> = (0..20).map(|_| guest(&server)).collect();
+    let held = server.hold_tasks();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.write(&request(&format!(r#"{{"topic":"a.c","payload":{n}}}"#)));
+    }
+    let mut positions: Vec<u64> =
+        clients.iter_mut().map(|client| client.reply().ok(201)["position"].as_u64().unwrap()).collect();
+    drop(held);
+    positions.sort_unstable();
+    positions.dedup();
+    assert_eq!(positions.len(), 20, "each has a place of its own");
+    let found = server.get("/v1/events?topic=a.c&limit=100").ok(200);
+    let mut said: Vec<i64> =
+        found["events"].as_array().unwrap().iter().map(|event| event["payload"].as_i64().unwrap()).collect();
+    said.sort_unstable();
+    assert_eq!(said, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_has_to_be_looked_up_goes_to_the_task_and_comes_back() {
+    let server = Server::start();
+    let mut client = guest(&server);
+    let first = publish(&mut client, r#"{"topic":"a.b"}"#)["position"].clone();
+    publish(&mut client, &format!(r#"{{"topic":"a.b","cause":{first}}}"#));
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+    client.write(&request(r#"{"topic":"a.b","cause":999999}"#));
+    client.reply().refused(422, "event.invalid");
+    // After the last of these it is with the thread again.
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+    let held = server.hold_tasks();
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+    drop(held);
+    client.send("GET", "/livez", &[], "").ok(200);
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+}
+
+#[test]
+fn keys_are_answered_as_everywhere() {
+    let server = Server::start();
+    let mut client = guest(&server);
+    let first = publish(&mut client, r#"{"topic":"a.b","key":"k"}"#);
+    client.write(&request(r#"{"topic":"a.b","key":"k"}"#));
+    let again = client.reply().ok(200);
+    assert_eq!((&again["position"], &again["duplicate"]), (&first["position"], &Value::Bool(true)));
+    client.write(&request(r#"{"topic":"a.other","key":"k"}"#));
+    let taken = client.reply().refused(409, "event.key_conflict");
+    assert_eq!(taken["position"], first["position"]);
+}
+
+#[test]
+fn who_may_not_read_is_not_told_by_what_a_key_is_taken() {
+    let server = Server::start_with(Patience::default(), Some("the-owner"));
+    let owner = "authorization: Bearer the-owner";
+    let made = server.client().send("POST", "/v1/tokens", &[JSON, owner], r#"{"role":"publisher"}"#).ok(201);
+    server.client().send("POST", "/v1/events", &[JSON, owner], r#"{"topic":"a.b","key":"k"}"#).ok(201);
+    let shown = format!("authorization: Bearer {}", made["token"].as_str().unwrap());
+    let mut client = server.client();
+    let mut send = |body: &str| client.send("POST", "/v1/events", &[JSON, &shown], body);
+    send(r#"{"topic":"a.b"}"#).ok(201);
+    for _ in 0..2 {
+        let taken = send(r#"{"topic":"a.other","key":"k"}"#).refused(409, "event.key_conflict");
+        assert_eq!(taken["position"], Value::Null, "{taken}");
+    }
+}
+
+#[test]
+fn many_requests_at_once_are_answered_in_order() {
+    let server = Server::start();
+    let mut client = guest(&server);
+    let many = 500;
+    let all: Vec<u8> =
+        (0..many).flat_map(|n| request(&format!(r#"{{"topic":"a.n","payload":{n}}}"#))).collect();
+    client.write(&all);
+    let positions: Vec<u64> =
+        (0..many).map(|_| client.reply().ok(201)["position"].as_u64().unwrap()).collect();
+    assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
+    let found = server.get("/v1/events?topic=a.n&limit=1000").ok(200);
+    let said = found["events"].as_array().unwrap().iter().map(|event| event["payload"].as_i64().unwrap());
+    assert!(said.eq(0..many));
+}
+
+/// Refusals are known at once: however many come in a row, each is only the next.
+#[test]
+fn many_refusals_at_once_are_one_after_the_other() {
+    let server = Server::start();
+    let mut client = guest(&server);
+    let (many, bad) = (3_000, r#"{"topic":"a..b"}"#);
+    let all = request(bad).repeat(many);
+    let elsewhere = server.post("/v1/events", bad).problem();
+    let mut writing = client.reader.get_ref().try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || writing.write_all(&all).unwrap());
+        for _ in 0..many {
+            assert_eq!(client.reply().problem(), elsewhere);
+        }
+    });
+    publish(&mut client, r#"{"topic":"a.b"}"#);
+}
+
+#[test]
+fn a_request_may_come_in_pieces_anywhere() {
+    let server = Server::start();
+    let whole = request(r#"{"topic":"a.b"}"#);
+    let mut client = guest(&server);
+    for cut in [1, 20, 26, 40, whole.len() - 15, whole.len() - 1] {
+        client.write(&whole[..cut]);
+        server.client().send("GET", "/livez", &[], "").ok(200);
+        client.write(&whole[cut..]);
+        client.reply().ok(201);
+    }
+}
+
+/// Longer than what is read at once, and longer than what goes this way.
+#[test]
+fn long_requests_are_answered_too() {
+    let server = Server::start();
+    let mut client = guest(&server);
+    for length in [15_000, 16_384, 20_000, 31_000, 33_000, 200_000] {
+        let payload = "x".repeat(length);
+        let said = publish(&mut client, &format!(r#"{{"topic":"a.long","payload":"{payload}"}}"#));
+        let found = server.get(&format!("/v1/events/{}", said["id"].as_str().unwrap())).ok(200);
+        assert_eq!(found["payload"].as_str().unwrap().len(), length);
+    }
+}
+
+#[test]
+fn who_has_said_all_is_answered() {
+    let server = Server::start();
+    let mut client = guest(&server);
+    client.write(&request(r#"{"topic":"a.b"}"#));
+    client.reader.get_ref().shutdown(Shutdown::Write).unwrap();
+    client.reply().ok(201);
+    assert_eq!(client.reader.read(&mut [0]).unwrap(), 0, "and then it is over");
+}
+
+#[test]
+fn who_stops_in_a_head_or_a_body_is_not_waited_for() {
+    let short = Duration::from_millis(50);
+    let patience = Patience { begun: short, body: short, ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let whole = request(r#"{"topic":"a.b"}"#);
+    let mut head = guest(&server);
+    head.write(&whole[..40]);
+    assert_eq!(head.reader.read(&mut [0]).unwrap(), 0, "half a head is closed");
+    let mut body = guest(&server);
+    body.write(&whole[..whole.len() - 2]);
+    body.reply().refused(408, "body.timeout");
+}
+
+#[test]
+fn who_says_nothing_more_is_let_go() {
+    let patience = Patience { head: Duration::from_millis(50), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let mut client = server.client();
+    client.send("POST", "/v1/events", &[JSON], r#"{"topic":"a.b"}"#).ok(201);
+    assert_eq!(client.reader.read(&mut [0]).unwrap(), 0);
+}
+
+/// Its answers fill what lies between the two, and then nothing more is read from it.
+#[test]
+fn who_does_not_read_is_let_go_and_holds_up_nobody() {
+    let patience = Patience { answer: Duration::from_millis(500), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let (mut deaf, mut other) = (guest(&server), guest(&server));
+    let many = request(r#"{"topic":"a..b"}"#).repeat(1_000);
+    let writing = deaf.reader.get_mut();
+    writing.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    while writing.write_all(&many).is_ok() {}
+    publish(&mut other, r#"{"topic":"a.b"}"#);
+    // Once it is let go, writing fails for another reason than that nobody reads.
+    let closed = (0..200).any(|_| {
+        publish(&mut other, r#"{"topic":"a.b"}"#);
+        matches!(writing.write_all(&many), Err(error) if error.kind() != std::io::ErrorKind::WouldBlock)
+    });
+    assert!(closed);
+}
+
+#[test]
+fn who_waits_for_an_answer_gets_it_though_the_server_stops() {
+    let mut server = Server::start();
+    let mut clients: Vec<Client> = (0..8).map(|_| guest(&server)).collect();
+    clients.iter_mut().for_each(|client| client.write(&request(r#"{"topic":"a.b"}"#)));
+    server.stop();
+    server.join();
+    // Either it was taken, and then it is answered; or the connection ends with nothing said.
+    let mut answered = 0;
+    for client in &mut clients {
+        let mut all = Vec::new();
+        let _ = client.reader.read_to_end(&mut all);
+        let said = String::from_utf8_lossy(&all).into_owned();
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 201"), "{said}");
+        answered += usize::from(!said.is_empty());
+    }
+    let recorded = server.engine.main().unwrap().head();
+    // The engine's own first record, and two for each.
+    assert!(recorded as usize >= 16 + answered, "{recorded} {answered}");
+}
