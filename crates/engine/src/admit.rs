@@ -18,6 +18,7 @@ mod check;
 pub mod cloudevents;
 mod draft;
 mod ext;
+mod payload;
 mod read;
 mod redact;
 mod schema;
@@ -37,6 +38,7 @@ use serde_json::Value;
 
 pub use check::{check_default_space, check_topic_of};
 pub use draft::{ARRAY_BYTES_MAX, ARRAY_MAX, Draft};
+pub use payload::Payload;
 pub use redact::check_redacted;
 
 use crate::authority::Sight;
@@ -196,9 +198,12 @@ impl Admitter {
         &self.layers
     }
 
-    /// Whether attention has anything to say at all.
-    pub fn judges(&self) -> bool {
-        self.switches.attention && self.attention.has_rules()
+    /// Whether nothing looks into a payload, and no layer does what we do not know: then admission takes next to no time.
+    pub fn is_quick(&self) -> bool {
+        self.schemas.is_empty()
+            && self.redactions.is_empty()
+            && self.layers.is_empty()
+            && !self.attention.has_rules()
     }
 
     /// How often each attention rule gave its verdict, or its filter failed: rule, verdict, times.

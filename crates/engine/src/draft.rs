@@ -211,6 +211,8 @@ impl<'a> Draft<'a> {
     }
 
     pub fn add_all(&mut self, entries: Vec<Entry>) -> Result<()> {
+        // They are large, and mostly it is one.
+        self.entries.reserve_exact(entries.len());
         entries.into_iter().try_for_each(|entry| self.add(entry).map(drop))
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use model::digits::digits;
 use model::{Position, Timestamp};
 
 use crate::chain::{Chain, Head, body_digest, push_hex};
@@ -191,18 +192,7 @@ fn push_record(out: &mut Vec<u8>, record: &NewRecord) {
 }
 
 fn push_number(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(digits(number, &mut [0; 20]).as_bytes());
 }
 
 fn write_text(out: &mut String, time: Timestamp) {

@@ -11,7 +11,11 @@ pub fn ulid(now: Timestamp, entropy: [u8; 10]) -> String {
     bytes[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
     bytes[6..].copy_from_slice(&entropy);
     let number = u128::from_be_bytes(bytes);
-    (0..26).map(|i| ALPHABET[(number >> (125 - 5 * i)) as usize & 31] as char).collect()
+    let mut text = [0; 26];
+    for (i, digit) in text.iter_mut().enumerate() {
+        *digit = ALPHABET[(number >> (125 - 5 * i)) as usize & 31];
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Bytes as lower-case hex.

@@ -4,6 +4,7 @@
 
 pub mod base64;
 pub mod definition;
+pub mod digits;
 pub mod event;
 pub mod group;
 pub mod id;

@@ -20,7 +20,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::authority::Grant;
 use engine::telemetry::passed_on;
 use engine::{Caller, Draft, Tenant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -102,9 +101,11 @@ pub async fn serve<S: Source>(socket: S, doors: &Arc<Doors>) -> Option<Rest<S>> 
                 let length = plain.length;
                 read.bytes.drain(..length);
                 read.seen = Seen::default();
+                let posts = asked.tenant.posts(&asked.caller, &asked.draft);
                 answered(asked, doors, &mut answer).await;
                 said(&mut socket, answer.as_bytes(), doors).await?;
-                if read.bytes.is_empty() {
+                // The next is probably such a one, too.
+                if posts && read.bytes.is_empty() {
                     let more;
                     (socket, read, more) = socket.next(doors).await?;
                     if !more {
@@ -177,23 +178,22 @@ async fn said(socket: &mut (impl AsyncWrite + Unpin), answer: &[u8], doors: &Doo
 
 /// `None` when there is anything to object to. Nothing has happened then: the long way asks all of it again, and says why.
 async fn asked(plain: &Plain<'_>, doors: &Arc<Doors>) -> Option<Asked> {
-    let grant = granted(plain, doors)?;
-    let named = grant.as_deref().map(|grant| grant.tenant.as_str());
-    let tenant = caller::tenant(named, doors).await.ok()?;
-    asked_of(plain, grant.as_deref(), tenant)
-}
-
-/// As whom a publish is asked for, if it may be.
-fn granted(plain: &Plain<'_>, doors: &Doors) -> Option<Option<Arc<Grant>>> {
-    if doors.local && origin::is_foreign(plain.host.as_bytes()) {
+    if is_foreign(plain, doors) {
         return None;
     }
-    rights::may_publish(plain.authorization, doors)
+    let grant = rights::may_publish(plain.authorization, doors)?;
+    let named = grant.as_deref().map(|grant| grant.tenant.as_str());
+    let tenant = caller::tenant(named, doors).await.ok()?;
+    asked_by(grant.as_deref().map_or_else(Caller::local, caller::of_token), tenant, plain)
 }
 
-fn asked_of(plain: &Plain<'_>, grant: Option<&Grant>, tenant: Tenant) -> Option<Asked> {
+/// Whether somebody else's page may have sent it.
+fn is_foreign(plain: &Plain<'_>, doors: &Doors) -> bool {
+    doors.local && origin::is_foreign(plain.host.as_bytes())
+}
+
+fn asked_by(mut caller: Caller, tenant: Tenant, plain: &Plain<'_>) -> Option<Asked> {
     let draft = Draft::parse(plain.body, &tenant.limits()).ok()?;
-    let mut caller = grant.map_or_else(Caller::local, caller::of_token);
     caller.trace = passed_on(plain.traceparent);
     Some(Asked { tenant, caller, draft })
 }

@@ -9,6 +9,7 @@ use engine::settings::Limits;
 use engine::{Draft, Outcome};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
+use model::digits::digits;
 use model::event::push_text;
 use model::{Code, Problem};
 
@@ -219,10 +220,11 @@ pub fn write_outcome(out: &mut String, outcome: &Outcome) {
         Outcome::Recorded(receipt) => {
             out.push_str("{\"id\":");
             push_text(out, &receipt.id);
-            let (position, at) = (receipt.position, receipt.recorded_at);
-            let duplicate = if receipt.duplicate { ",\"duplicate\":true" } else { "" };
+            out.push_str(",\"position\":");
+            out.push_str(digits(receipt.position, &mut [0; 20]));
             // Writing to a String cannot fail.
-            let _ = write!(out, ",\"position\":{position},\"recorded_at\":\"{at}\"{duplicate}}}");
+            let _ = write!(out, ",\"recorded_at\":\"{}\"", receipt.recorded_at);
+            out.push_str(if receipt.duplicate { ",\"duplicate\":true}" } else { "}" });
         }
         other => out.push_str(&other.to_json().to_string()),
     }

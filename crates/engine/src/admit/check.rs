@@ -42,7 +42,7 @@ pub(super) fn check(caller: &Caller, draft: &mut Draft, limits: &Limits) -> Resu
     if draft.cause == Some(0) {
         return Err(read::wrong("cause", "0", "a position, an integer from 1 on"));
     }
-    check_json("payload", &mut draft.payload, limits)?;
+    draft.payload.check(limits)?;
     if let Some(ext) = &mut draft.ext {
         check_json("ext", ext, limits)?;
         if !ext.get().starts_with('{') {

@@ -9,6 +9,7 @@ use model::{Code, Position, Problem, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::payload::Payload;
 use super::read;
 use crate::settings::Limits;
 
@@ -20,7 +21,7 @@ pub const ARRAY_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub topic: String,
-    pub payload: Box<RawValue>,
+    pub payload: Payload,
     pub id: Option<String>,
     pub space: Option<String>,
     pub time: Option<Timestamp>,
@@ -49,10 +50,10 @@ impl Draft {
     /// A payload that has no JSON form (a map whose keys are no strings) becomes one that `admit` refuses.
     pub fn new(topic: impl Into<String>, payload: &impl Serialize) -> Draft {
         let payload = serde_json::value::to_raw_value(payload).unwrap_or_else(|_| raw(UNWRITABLE));
-        Draft::with_raw(topic.into(), payload)
+        Draft::with_payload(topic.into(), payload.into())
     }
 
-    pub(super) fn with_raw(topic: String, payload: Box<RawValue>) -> Draft {
+    pub(super) fn with_payload(topic: String, payload: Payload) -> Draft {
         Draft {
             topic,
             payload,
@@ -118,7 +119,7 @@ impl Draft {
     }
 
     fn read(fields: Vec<Field<'_>>, limits: &Limits, exported: bool) -> Result<Draft, Problem> {
-        let mut draft = Draft::with_raw(String::new(), raw("{}"));
+        let mut draft = Draft::with_payload(String::new(), Payload::scanned("{}", limits));
         let mut has_topic = false;
         for Field { key, value } in &fields {
             let name = key.as_ref();

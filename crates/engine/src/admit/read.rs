@@ -12,6 +12,7 @@ use model::{Code, Position, Problem, Timestamp};
 use serde_json::value::RawValue;
 
 use super::draft::raw;
+use super::payload::Payload;
 use crate::settings::Limits;
 
 pub(super) fn text(name: &str, value: &str) -> Result<String, Problem> {
@@ -86,10 +87,10 @@ pub(super) fn ext(name: &str, value: &str) -> Result<Box<RawValue>, Problem> {
     }
 }
 
-/// Any JSON value; too long is said before it is copied.
-pub(super) fn payload(value: &str, limits: &Limits) -> Result<Box<RawValue>, Problem> {
+/// Any JSON value, a part of what the scanner has read; too long is said before it is copied.
+pub(super) fn payload(value: &str, limits: &Limits) -> Result<Payload, Problem> {
     check_size("payload", value.len(), limits)?;
-    Ok(raw(value))
+    Ok(Payload::scanned(value, limits))
 }
 
 pub(super) fn check_size(name: &str, bytes: usize, limits: &Limits) -> Result<(), Problem> {

@@ -56,7 +56,7 @@ impl Redaction {
         if let Some(payload) = self.payload_after(draft, &tree, &marks) {
             // Hashes are longer than what they stand for.
             read::check_size("payload", payload.len(), limits)?;
-            draft.payload = draft::raw(payload);
+            draft.payload = draft::raw(payload).into();
         }
         let ext = draft.ext.as_ref().map(|ext| ext.get());
         match ext.map(|ext| self.ext_after(ext, &tree, &marks)) {

@@ -6,6 +6,7 @@ use model::{Code, Problem, Timestamp};
 
 use super::draft::{Draft, missing, open, raw};
 use super::ext::Ext;
+use super::payload::Payload;
 use super::read;
 use crate::settings::Limits;
 
@@ -23,7 +24,7 @@ const SEED003: [&str; 8] = [
 impl Draft {
     /// The body of seed 003's `POST /api/events/record`. A column that is `null` is one that is not set.
     pub fn from_seed003(bytes: &[u8], limits: &Limits) -> Result<Draft, Problem> {
-        let mut draft = Draft::with_raw(String::new(), raw("{}"));
+        let mut draft = Draft::with_payload(String::new(), Payload::scanned("{}", limits));
         let (mut kind, mut id) = (None, None);
         for Field { key, value } in set_fields(open(bytes, limits)?) {
             let name = key.as_ref();
@@ -54,7 +55,7 @@ impl Draft {
     /// field of its own here goes into `ext`; a line without a topic has that of its file.
     pub fn from_bus_line(topic_of_file: &str, line: &[u8]) -> Result<Draft, Problem> {
         let limits = &Limits::default();
-        let mut draft = Draft::with_raw(topic_of_file.to_owned(), raw("{}"));
+        let mut draft = Draft::with_payload(topic_of_file.to_owned(), Payload::scanned("{}", limits));
         let mut ext = Ext::default();
         let mut has_meta = false;
         for Field { key, value } in set_fields(open(line, limits)?) {

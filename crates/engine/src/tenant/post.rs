@@ -40,7 +40,7 @@ pub enum Posted {
 impl Tenant {
     /// As [`Tenant::publish`], up to where the writer is asked.
     pub fn post(&self, caller: &Caller, mut draft: Draft, (tray, ticket): (&Arc<Tray>, u64)) -> Posted {
-        if self.would_wait(caller, &draft) {
+        if !self.posts(caller, &draft) {
             return Posted::Later;
         }
         let _inside = self.span(&draft).entered();
@@ -69,11 +69,13 @@ impl Tenant {
         }
     }
 
-    /// A key may have to be looked up in the state, which the writer holds; a cause, on the disk.
-    fn would_wait(&self, caller: &Caller, draft: &Draft) -> bool {
+    /// Whether [`Tenant::post`] takes it: nothing of it has to be waited for, and nothing takes long. A key may have to be
+    /// looked up in the state, which the writer holds; a cause, on the disk.
+    pub fn posts(&self, caller: &Caller, draft: &Draft) -> bool {
         let keyed = draft.key.is_some() || draft.derived_key.is_some();
-        let looked_up = keyed && (self.0.admitter.judges() || !caller.sight.is_whole());
-        looked_up || draft.cause.is_some() || self.is_unborn() || self.lags(caller, &draft.topic)
+        let looked_up = draft.cause.is_some() || keyed && !caller.sight.is_whole();
+        let quick = self.0.admitter.is_quick() && !self.is_unborn();
+        quick && !looked_up && !self.lags(caller, &draft.topic)
     }
 
     fn prepared(&self, caller: &Caller, draft: Draft) -> Result<Result<Prepared, Outcome>, Problem> {

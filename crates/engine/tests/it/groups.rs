@@ -353,7 +353,7 @@ async fn equal_numbers_are_one_ordering_key() {
     bench.tenant.put_group("g", &definition).await.unwrap();
     for payload in ["1", "1.0", "1e0", "100", "1e2", "1.5", "[1]", "[1.0]"] {
         let payload = serde_json::value::RawValue::from_string(format!("{{\"a\":{payload}}}")).unwrap();
-        bench.engine.publish(Draft { payload, ..Draft::new("k", &json!(0)) }).await.unwrap();
+        bench.engine.publish(Draft { payload: payload.into(), ..Draft::new("k", &json!(0)) }).await.unwrap();
     }
     assert_eq!(bench.pull("g", 100).await.len(), 4);
 }

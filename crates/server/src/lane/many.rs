@@ -11,6 +11,7 @@
 
 mod guest;
 mod round;
+mod shown;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

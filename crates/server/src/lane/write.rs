@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use model::Problem;
+use model::digits::digits;
 
 use crate::problem::Refusal;
 use crate::{Doors, Phase, audit, publish};
@@ -29,22 +30,24 @@ pub fn answer(outcome: Result<Outcome, Problem>, (tenant, doors): (&Tenant, &Doo
     );
 }
 
-// Writing to a String cannot fail.
-
+/// Piece by piece, because this is written for every event.
 fn recorded(outcome: &Outcome, id: &str, (tenant, doors): (&Tenant, &Doors), out: &mut String) -> StatusCode {
     let mut body = String::with_capacity(112);
     publish::write_outcome(&mut body, outcome);
     let status = publish::status(outcome);
     begin(status, doors, out);
-    let _ = match tenant.head() {
-        0 => Ok(()),
-        head => write!(out, "everwhen-position: {head}\r\n"),
-    };
-    let length = body.len();
-    let _ = write!(
-        out,
-        "content-type: application/json\r\nx-request-id: {id}\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
+    let head = tenant.head();
+    if head > 0 {
+        out.push_str("everwhen-position: ");
+        out.push_str(digits(head, &mut [0; 20]));
+        out.push_str("\r\n");
+    }
+    out.push_str("content-type: application/json\r\nx-request-id: ");
+    out.push_str(id);
+    out.push_str("\r\ncontent-length: ");
+    out.push_str(digits(body.len() as u64, &mut [0; 20]));
+    out.push_str("\r\n\r\n");
+    out.push_str(&body);
     status
 }
 
@@ -57,6 +60,7 @@ fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) -> Statu
     let body = body.unwrap_or_default();
     begin(head.status, doors, out);
     for (name, value) in &head.headers {
+        // Writing to a String cannot fail.
         let _ = write!(out, "{name}: {}\r\n", value.to_str().unwrap_or_default());
     }
     let _ = write!(out, "content-length: {}\r\n\r\n{}", body.len(), String::from_utf8_lossy(&body));
@@ -64,8 +68,11 @@ fn refused(problem: Problem, id: &str, doors: &Doors, out: &mut String) -> Statu
 }
 
 fn begin(status: StatusCode, doors: &Doors, out: &mut String) {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let _ = write!(out, "HTTP/1.1 {} {reason}\r\ndate: ", status.as_u16());
+    out.push_str("HTTP/1.1 ");
+    out.push_str(status.as_str());
+    out.push(' ');
+    out.push_str(status.canonical_reason().unwrap_or_default());
+    out.push_str("\r\ndate: ");
     doors.date.write(doors.engine.now(), out);
     let last = *doors.phase.borrow() != Phase::Open;
     out.push_str(if last { "\r\nconnection: close\r\n" } else { "\r\n" });

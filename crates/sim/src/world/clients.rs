@@ -80,7 +80,7 @@ impl World {
             // Its key was trimmed with it.
             return Ok(());
         }
-        let draft = Draft { payload: RawValue::NULL.to_owned(), ..self.draft(n) };
+        let draft = Draft { payload: RawValue::NULL.to_owned().into(), ..self.draft(n) };
         let tenant = self.tenant().clone();
         let answer = self.finish_now(async move { tenant.publish(&Caller::local(), draft).await });
         match answer {

@@ -27,7 +27,7 @@ pub(super) struct Reader<'l> {
 impl<'l> Reader<'l> {
     pub(super) fn new(limits: &'l Limits) -> Reader<'l> {
         Reader {
-            draft: Draft::with_raw(String::new(), raw("{}")),
+            draft: Draft::with_payload(String::new(), raw("{}").into()),
             limits,
             ext: Ext::default(),
             specversion: None,
@@ -151,7 +151,7 @@ impl<'l> Reader<'l> {
             true => self.draft.id = Some(id),
             false => self.ext.push(THEIR_ID, &Value::from(id).to_string()),
         }
-        self.draft.payload = raw(self.payload()?);
+        self.draft.payload = raw(self.payload()?).into();
         self.draft.ext = self.ext.finish().map(raw);
         Ok(self.draft)
     }

@@ -102,7 +102,7 @@ fn the_deepest_payload_does_not_hide_from_a_filter() {
     let filter = Some(json!({"field": "payload.drop", "eq": true}));
     let admitter = judging(vec![AttentionRule { filter, ..rule("#", Verdict::Drop) }]);
     let deep = format!("{{\"drop\":true,\"x\":{}{}}}", "[".repeat(126), "]".repeat(126));
-    let draft = Draft::with_raw("a".into(), raw(deep));
+    let draft = Draft::with_payload("a".into(), raw(deep).into());
     assert!(fate(admit(&admitter, draft)).starts_with("dropped"));
 }
 

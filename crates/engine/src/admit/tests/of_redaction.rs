@@ -10,7 +10,7 @@ fn rule() -> RedactRule {
 /// Payload and ext after redaction, as text.
 fn redacted(rule: RedactRule, payload: &str, ext: Option<&str>) -> (String, Option<String>) {
     let admitter = admitter(&Settings { redactions: vec![rule], ..Settings::default() });
-    let mut draft = Draft::with_raw("user.new".into(), raw(payload));
+    let mut draft = Draft::with_payload("user.new".into(), raw(payload).into());
     draft.ext = ext.map(raw);
     let prepared = prepared(admit(&admitter, draft));
     let content = &prepared.event.content;

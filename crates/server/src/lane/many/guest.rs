@@ -8,6 +8,7 @@ use engine::Post;
 use mio::net::TcpStream;
 use tokio::sync::oneshot;
 
+use super::shown::Shown;
 use crate::lane::Read;
 
 /// A connection that goes back to its task.
@@ -30,6 +31,8 @@ pub struct Guest {
     pub due: Duration,
     /// Which of all requests of the thread its last one was.
     pub ticket: u64,
+    /// As whom it published last, if it showed a token.
+    pub shown: Option<Box<Shown>>,
     back: oneshot::Sender<Back>,
 }
 
@@ -55,7 +58,17 @@ impl Guest {
     pub fn new(socket: StdStream, back: oneshot::Sender<Back>) -> Guest {
         let socket = TcpStream::from_std(socket);
         let (read, doing) = (Read::default(), Doing::Reads);
-        Guest { socket, read, doing, readable: true, ends: false, due: Duration::ZERO, ticket: 0, back }
+        Guest {
+            socket,
+            read,
+            doing,
+            readable: true,
+            ends: false,
+            due: Duration::ZERO,
+            ticket: 0,
+            shown: None,
+            back,
+        }
     }
 
     /// Reads what is there, as long as that is not much more than `most`.

@@ -5,23 +5,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::authority::Grant;
 use engine::tray::{Laid, Tray};
-use engine::{Outcome, Post, Posted, Tenant};
+use engine::{Caller, Outcome, Post, Posted, Tenant};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use model::Problem;
+use tokio::sync::watch;
 
 use super::guest::{Came, Doing, Guest};
+use super::shown::Shown;
 use super::{BELL, Entrance};
 use crate::lane::head::{self, Begun, Plain};
-use crate::lane::{Asked, BYTES_MAX, LAST_WORD, Read, Seen, asked_of, granted, patience, write};
-use crate::{Doors, Phase, caller, guard};
+use crate::lane::{Asked, BYTES_MAX, LAST_WORD, Read, Seen, asked_by, is_foreign, patience, write};
+use crate::{Doors, Phase, caller, guard, rights};
 
 /// Heard of in one round.
 const EVENTS_MAX: usize = 1_024;
 const SCRATCH_BYTES: usize = 16 * 1_024;
 /// How often in one round those are answered who have sent several requests at once.
-const TURNS_MAX: usize = 16;
+const TURNS_MAX: usize = 4;
 
 pub struct Thread {
     poll: Poll,
@@ -45,6 +48,9 @@ pub struct Thread {
     scratch: Vec<u8>,
     answer: String,
     laid: Vec<Laid>,
+    /// Changes when a token may have lost its effect; how often it did.
+    revoked: watch::Receiver<()>,
+    revocations: u64,
     closing: bool,
 }
 
@@ -73,6 +79,7 @@ impl Step {
 impl Thread {
     pub fn new(poll: Poll, entrance: Arc<Entrance>, doors: Arc<Doors>) -> Thread {
         let bell = entrance.clone();
+        let revoked = doors.engine.authority().changes();
         Thread {
             poll,
             entrance,
@@ -89,6 +96,8 @@ impl Thread {
             scratch: vec![0; SCRATCH_BYTES],
             answer: String::new(),
             laid: Vec::new(),
+            revoked,
+            revocations: 0,
             closing: false,
         }
     }
@@ -239,7 +248,7 @@ impl Thread {
         let Begun::Plain(plain) = begun else {
             return patience(&begun, seen, bytes.len(), &self.doors).map_or(Step::Back(true), Step::Wait);
         };
-        let Some(Asked { tenant, caller, draft }) = asked(&plain, &self.doors) else {
+        let Some(Asked { tenant, caller, draft }) = self.asked(number_of(ticket), &plain) else {
             return Step::Back(true);
         };
         match catch_unwind(AssertUnwindSafe(|| tenant.post(&caller, draft, (&self.tray, ticket)))) {
@@ -253,6 +262,45 @@ impl Thread {
             Ok(Posted::Later) => Step::Back(true),
             Err(panic) => Step::Known(plain.length, tenant, Err(guard::bug(&*panic))),
         }
+    }
+
+    /// As [`crate::lane::asked`], of a tenant that is open; one who shows the same token again is known.
+    fn asked(&mut self, number: usize, plain: &Plain<'_>) -> Option<Asked> {
+        if is_foreign(plain, &self.doors) {
+            return None;
+        }
+        let Some(authorization) = plain.authorization else {
+            return self.asked_as(Caller::local(), rights::may_publish(None, &self.doors)?.as_deref(), plain);
+        };
+        let now = (self.now, self.changes());
+        let guest = self.guests[number].as_mut()?;
+        let known =
+            guest.shown.take().filter(|shown| shown.holds(authorization, now, self.doors.engine.now()));
+        let shown = match known {
+            Some(known) => known,
+            None => match rights::may_publish(Some(authorization), &self.doors)? {
+                Some(grant) => Box::new(Shown::new(authorization, grant, now.0, now.1)),
+                // Nobody is asked, or it is the token of who holds the directory.
+                None => return self.asked_as(Caller::local(), None, plain),
+            },
+        };
+        let asked = self.asked_as(shown.caller.clone(), Some(&shown.grant), plain);
+        self.guests[number].as_mut()?.shown = Some(shown);
+        asked
+    }
+
+    fn asked_as(&self, caller: Caller, grant: Option<&Grant>, plain: &Plain<'_>) -> Option<Asked> {
+        let tenant = caller::tenant_now(grant.map(|grant| grant.tenant.as_str()), &self.doors)?;
+        asked_by(caller, tenant, plain)
+    }
+
+    /// How often any token has lost its effect since this thread began.
+    fn changes(&mut self) -> u64 {
+        if self.revoked.has_changed().unwrap_or(true) {
+            self.revoked.borrow_and_update();
+            self.revocations += 1;
+        }
+        self.revocations
     }
 
     /// What was posted goes to its writers, and what they have answered to those who asked; they may have more to ask.
@@ -360,12 +408,6 @@ impl Thread {
         self.free.push(number);
         Some(guest)
     }
-}
-
-fn asked(plain: &Plain<'_>, doors: &Doors) -> Option<Asked> {
-    let grant = granted(plain, doors)?;
-    let tenant = caller::tenant_now(grant.as_deref().map(|grant| grant.tenant.as_str()), doors)?;
-    asked_of(plain, grant.as_deref(), tenant)
 }
 
 /// Which request of which guest.
