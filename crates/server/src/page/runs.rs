@@ -1,7 +1,7 @@
 //! `/ui/runs`, `/ui/waits`, `/ui/automations`: what runs, what waits for what, and why an automation did or did not.
 
 use axum::extract::Path;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use engine::run::question;
 use hyper::StatusCode;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::{Shown, Visit, said};
 use crate::runs as door;
 
 pub async fn runs(visit: Visit) -> Response {
-    listed(visit).await.into_response()
+    visit.frame().around(listed(visit).await)
 }
 
 async fn listed(visit: Visit) -> Shown {
@@ -52,7 +52,7 @@ async fn listed(visit: Visit) -> Shown {
 }
 
 pub async fn run(Path(id): Path<String>, visit: Visit) -> Response {
-    one(id, visit).await.into_response()
+    visit.frame().around(one(id, visit).await)
 }
 
 async fn one(id: String, visit: Visit) -> Shown {
@@ -138,7 +138,7 @@ fn asked(wait: &Value) -> String {
 }
 
 pub async fn waits(visit: Visit) -> Response {
-    all_waits(visit).await.into_response()
+    visit.frame().around(all_waits(visit).await)
 }
 
 async fn all_waits(visit: Visit) -> Shown {
@@ -148,7 +148,7 @@ async fn all_waits(visit: Visit) -> Shown {
 }
 
 pub async fn automations(visit: Visit) -> Response {
-    every(visit).await.into_response()
+    visit.frame().around(every(visit).await)
 }
 
 async fn every(visit: Visit) -> Shown {
@@ -176,7 +176,7 @@ async fn every(visit: Visit) -> Shown {
 }
 
 pub async fn automation(Path(name): Path<String>, visit: Visit) -> Response {
-    explained(name, visit).await.into_response()
+    visit.frame().around(explained(name, visit).await)
 }
 
 async fn explained(name: String, visit: Visit) -> Shown {

@@ -139,6 +139,20 @@ fn what_cannot_be_shown_is_said_on_a_page_and_what_is_wrong_is_no_server_error()
 }
 
 #[test]
+fn who_needs_no_token_is_not_asked_to_sign_out() {
+    let open = Server::start();
+    for path in ["/", "/ui/runs", "/ui/health", "/ui/runs/run_nothing"] {
+        assert!(!open.get(path).text().contains("Sign out"), "{path}");
+    }
+    let asking = Server::start_with(Default::default(), Some(LOCAL));
+    let kept = format!("cookie: everwhen={LOCAL}");
+    for path in ["/", "/ui/runs", "/ui/health", "/ui/runs/run_nothing"] {
+        let page = asking.send("GET", path, &[&kept], "");
+        assert!(page.text().contains("Sign out"), "{path}: {}", page.text());
+    }
+}
+
+#[test]
 fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
     let server = Server::start_with(Default::default(), Some(LOCAL));
     let bearer = format!("authorization: Bearer {LOCAL}");
