@@ -153,6 +153,23 @@ fn who_needs_no_token_is_not_asked_to_sign_out() {
 }
 
 #[test]
+fn the_command_that_answers_names_nobody_where_the_token_says_who_answers() {
+    let server = Server::start_with(Default::default(), Some(LOCAL));
+    let bearer = format!("authorization: Bearer {LOCAL}");
+    let asks = "automation: asks\ntriggers: [{manual: true}]\nactions:\n  - ask: {question: ok?, to: ann, options: [1]}\n";
+    for (path, body) in
+        [("/v1/apply", json!({"files": {"a.yaml": asks}})), ("/v1/runs", json!({"automation": "asks"}))]
+    {
+        let done = server.send("POST", path, &[&bearer, "content-type: application/json"], body.to_string());
+        assert!((200..300).contains(&done.status), "{}", done.text());
+    }
+    let kept = format!("cookie: everwhen={LOCAL}");
+    let page = server.send("GET", "/ui/waits", &[&kept], "");
+    shows(&page, &["<pre>everwhen waits answer run_"]);
+    assert!(!page.text().contains("--as"), "{}", page.text());
+}
+
+#[test]
 fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
     let server = Server::start_with(Default::default(), Some(LOCAL));
     let bearer = format!("authorization: Bearer {LOCAL}");
