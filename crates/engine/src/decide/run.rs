@@ -61,6 +61,7 @@ fn by_hand(
 pub fn decide(draft: &mut Draft<'_>, command: RunCommand) -> Result<Answer, Refusal> {
     match command {
         RunCommand::Start { automation, input, event, actor, trace } => {
+            draft.state.catalog.automations.named(&automation)?;
             let by = by_hand(&automation, input, actor, event, trace);
             let (verdict, run) = walk::invoke(draft, by).map_err(stopped)?;
             let id = run.map(|run| draft.state.run(run)).transpose()?.flatten().map(|run| run.id);

@@ -9,7 +9,7 @@ use lang::mapper::Mapper;
 use model::event::Event;
 use model::group::{Definition, OnExhausted, Ordering};
 use model::topic::Pattern;
-use model::{Code, Position, Problem, suggest};
+use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
 use super::Tenant;
@@ -94,7 +94,7 @@ impl Tenant {
             if named || automations.get(automation).is_some() {
                 return Ok(());
             }
-            let hint = match suggest::nearest(automation, automations.all().map(|known| known.name())) {
+            let hint = match automations.nearest(automation) {
                 Some(near) => format!("did you mean \"{near}\"?"),
                 None => {
                     "declare it first: everwhen apply; `everwhen automations list` shows what is".to_owned()

@@ -168,3 +168,22 @@ fn lines_that_are_all_refused_make_no_directory() {
     let topics: Vec<_> = stored.iter().map(|event| event["topic"].clone()).collect();
     assert_eq!(topics, [json!("a"), json!("b")], "{stored:?}");
 }
+
+const NIGHTLY: &str = "automation: nightly\ntriggers: [{manual: true}]\nactions: []\n";
+
+#[test]
+fn a_mistyped_automation_is_told_the_nearest() {
+    let place = Place::new();
+    place.write("nightly.yaml", NIGHTLY);
+    place.run(&["apply", "nightly.yaml"]).ok();
+    for args in [
+        &["explain", "automation", "nihgtly"][..],
+        &["automations", "get", "nihgtly"],
+        &["runs", "start", "nihgtly"],
+    ] {
+        let done = place.run(args).exits(3);
+        assert!(done.err.contains("help: did you mean \"nightly\"?"), "{done:?}");
+    }
+    let far = place.run(&["explain", "automation", "other"]).exits(3);
+    assert!(far.err.contains("everwhen automations list"), "{far:?}");
+}
