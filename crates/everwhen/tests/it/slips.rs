@@ -172,6 +172,20 @@ fn lines_that_are_all_refused_make_no_directory() {
 const NIGHTLY: &str = "automation: nightly\ntriggers: [{manual: true}]\nactions: []\n";
 
 #[test]
+fn a_subscription_that_replaces_another_says_so() {
+    let place = Place::new();
+    place.write("nightly.yaml", NIGHTLY);
+    place.run(&["apply", "nightly.yaml"]).ok();
+    let add = ["subscriptions", "add", "s", "--pattern", "a.*", "--automation", "nightly"];
+    assert_eq!(place.run(&add).ok().out, "added s\n");
+    assert_eq!(place.run(&add).ok().out, "replaced s\n");
+    let _server = place.serve();
+    assert_eq!(place.json(&add)["replaced"], true);
+    place.run(&["subscriptions", "rm", "s"]).ok();
+    assert_eq!(place.json(&add)["replaced"], false);
+}
+
+#[test]
 fn a_mistyped_automation_is_told_the_nearest() {
     let place = Place::new();
     place.write("nightly.yaml", NIGHTLY);
