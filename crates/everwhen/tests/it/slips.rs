@@ -186,6 +186,16 @@ fn a_subscription_that_replaces_another_says_so() {
 }
 
 #[test]
+fn a_payload_without_a_topic_is_told_where_the_topic_goes() {
+    let place = Place::new();
+    let done = place.run(&["publish", r#"{"topic":"a.b"}"#]).exits(2);
+    assert!(done.err.contains("the topic is missing"), "{done:?}");
+    assert!(done.err.contains("everwhen publish TOPIC") && done.err.contains("--ndjson -"), "{done:?}");
+    assert!(!place.path().join(".everwhen").exists());
+    place.run(&["publish", "{a", "{}"]).ok();
+}
+
+#[test]
 fn a_mistyped_automation_is_told_the_nearest() {
     let place = Place::new();
     place.write("nightly.yaml", NIGHTLY);
