@@ -1,6 +1,6 @@
 //! A person's answer: the first one that fits wins, and who may give it is written in the question.
 
-use model::definition::Field;
+use model::definition::{Field, approval};
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::draft::Draft;
 use crate::entity::check::{Fill, check};
 use crate::entity::mutation::arguments;
 use crate::route;
-use crate::run::{WaitKind, approval};
+use crate::run::WaitKind;
 
 pub(super) fn answer(
     draft: &mut Draft<'_>,
