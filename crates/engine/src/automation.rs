@@ -9,7 +9,7 @@ use lang::filter::Filter;
 use model::definition::{self, Change, EntityRef, TriggerKind};
 use model::topic::Pattern;
 use model::topic::trie::Trie;
-use model::{Code, Position, Problem};
+use model::{Code, Position, Problem, suggest};
 use serde_json::{Map, Value};
 
 use crate::declared::call_args;
@@ -206,9 +206,17 @@ impl Automations {
 
     pub fn named(&self, name: &str) -> Result<&Arc<Automation>, Problem> {
         self.get(name).ok_or_else(|| {
-            Problem::new(Code::NotFound, format!("there is no automation \"{name}\""))
-                .hint("`everwhen automations list` shows what is declared")
+            let hint = match self.nearest(name) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => "`everwhen automations list` shows what is declared".to_owned(),
+            };
+            Problem::new(Code::NotFound, format!("there is no automation \"{name}\"")).hint(hint)
         })
+    }
+
+    /// The one that was probably meant.
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        suggest::nearest(name, self.by_name.keys().map(String::as_str))
     }
 
     /// Changes what is declared; [`Automations::rewire`] then makes it count.

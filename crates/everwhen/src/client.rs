@@ -22,6 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 
+use crate::held;
+
 pub mod lines;
 
 type Sender = SendRequest<BoxBody<Bytes, Infallible>>;
@@ -85,6 +87,11 @@ impl Client {
 
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Whether the server knows by the token who we are.
+    pub fn goes_by_token(&self) -> bool {
+        self.token.as_deref().is_some_and(|token| !held::is_local(token))
     }
 
     /// Over https, trusts the certificates in this file beside the machine's.

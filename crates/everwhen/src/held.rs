@@ -64,9 +64,16 @@ fn path(data: &Path) -> PathBuf {
     data.join("serve.json")
 }
 
+const LOCAL: &str = "ew_local_";
+
 /// A token nobody can guess: 128 bits of the kernel's.
 pub fn new_token() -> String {
-    format!("ew_local_{}", model::id::hex(&engine::entropy::Entropy::kernel().bytes::<16>()))
+    format!("{LOCAL}{}", model::id::hex(&engine::entropy::Entropy::kernel().bytes::<16>()))
+}
+
+/// Whether a token is a holder's own: it names nobody, so who shows it may say in whose name they speak.
+pub fn is_local(token: &str) -> bool {
+    token.starts_with(LOCAL)
 }
 
 #[cfg(test)]

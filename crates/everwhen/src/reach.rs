@@ -67,6 +67,14 @@ impl Reach {
         Reach::open(session, engine::DEFAULT_TENANT, create).await
     }
 
+    /// Whether a token says who asks; else anybody may say so for themselves.
+    pub fn goes_by_token(&self) -> bool {
+        match self {
+            Reach::Local(_) => false,
+            Reach::Remote(client) => client.goes_by_token(),
+        }
+    }
+
     async fn open(session: &Session, tenant: &str, create: bool) -> Result<Reach, Problem> {
         match session.place()? {
             Place::Server(url) => {

@@ -28,7 +28,7 @@ mod tests;
 
 pub use action::{
     Action, Ask, Branch, Call, Case, For, Http, OnError, OnTimeout, Outside, Publish, Repeat, Retry, Step,
-    Switch, WaitFor, WaitUntil,
+    Switch, WaitFor, WaitUntil, approval,
 };
 pub use automation::{
     Automation, Batch, Bound, CatchUp, Change, Condition, Debounce, Dedup, Edge, EntityRef, Every, Filter,

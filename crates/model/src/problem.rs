@@ -133,6 +133,7 @@ codes! {
     TaskLost "task.lost" 422 4 Outside "worker after worker was lost with a task";
     ClockReal "clock.real" 409 4 Operator "the clock of this server cannot be moved";
     WaitAnswered "wait.answered" 409 4 Author "the question was answered before";
+    AnswerRefused "answer.refused" 422 4 Author "the answer does not fit the question";
     ExprSyntax "expr.syntax" 422 4 Author "the expression cannot be read";
     ExprUnknownName "expr.unknown_name" 422 4 Author "the expression uses an unknown name";
     ExprType "expr.type" 422 4 Author "the expression mixes types that do not go together";

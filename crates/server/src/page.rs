@@ -69,7 +69,7 @@ impl FromRequest<Arc<Doors>> for Visit {
                 Ok(_) | Err(Failed(_, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)) => {
                     sign_in::form(NOT_SHOWN, StatusCode::FORBIDDEN)
                 }
-                Err(failed) => failed.into_response(),
+                Err(failed) => Frame::of(doors).around(Err(failed)),
             }),
         }
     }
@@ -84,7 +84,27 @@ fn kept(headers: &HeaderMap) -> Option<&str> {
         .map(|(_, token)| token)
 }
 
+/// What stands around every page, by whether this server asks for tokens.
+#[derive(Clone, Copy)]
+struct Frame {
+    has_tokens: bool,
+}
+
+impl Frame {
+    fn of(doors: &Doors) -> Frame {
+        Frame { has_tokens: !doors.no_auth }
+    }
+
+    fn around(self, shown: Shown) -> Response {
+        shown.unwrap_or_else(Failed::page).framed(self)
+    }
+}
+
 impl Visit {
+    fn frame(&self) -> Frame {
+        Frame::of(&self.0.doors)
+    }
+
     /// The same request with another query, as the door wants it.
     fn asking(mut self, query: &str) -> Result<Call, Failed> {
         let path = self.0.head.uri.path();
@@ -120,8 +140,8 @@ impl From<Problem> for Failed {
     }
 }
 
-impl IntoResponse for Failed {
-    fn into_response(self) -> Response {
+impl Failed {
+    fn page(self) -> html::Page {
         let Failed(said, status) = self;
         let body = format!("<p role=\"alert\">{}</p>", html::text(&said));
         html::page(
@@ -132,7 +152,7 @@ impl IntoResponse for Failed {
     }
 }
 
-type Shown = Result<Response, Failed>;
+type Shown = Result<html::Page, Failed>;
 
 /// What a door answered.
 async fn said(answer: Answer) -> Result<Value, Failed> {

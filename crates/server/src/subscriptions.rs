@@ -161,10 +161,15 @@ pub fn limit_of(said: Option<&Value>) -> Result<u64, Problem> {
     said.map_or(Ok(100), |limit| limit.as_u64().filter(|n| *n > 0).ok_or_else(wrong))
 }
 
-/// As contracts §4 answers a drain.
+/// As contracts §4 answers a drain; where it halted, also why.
 pub fn drained(drained: &Drained) -> Value {
-    json!({
+    let mut told = json!({
         "processed": drained.processed, "triggered": drained.triggered, "halted_on_event_id": drained.halted_on,
         "last_event_id": drained.last, "skipped_due_to_lock": drained.locked,
-    })
+    });
+    if let Some((position, why)) = &drained.halted {
+        told["halted_on_position"] = (*position).into();
+        told["halted_because"] = why.as_str().into();
+    }
+    told
 }

@@ -21,10 +21,11 @@ pub fn answers(wait: &Value) -> Vec<String> {
     }
 }
 
-/// A line for a shell that answers it. What is in it came from elsewhere in part, so every word of it is quoted.
-pub fn command(wait: &Value) -> String {
+/// A line for a shell that answers it. What is in it came from elsewhere in part, so every word of it is quoted. Who
+/// `goes_by_token` answers in the token's name, whatever `--as` would say.
+pub fn command(wait: &Value, goes_by_token: bool) -> String {
     let mut line = format!("everwhen waits answer {}", quoted(&bare(&wait["id"])));
-    if let Some(actor) = actor(&wait["to"]) {
+    if let Some(actor) = actor(&wait["to"]).filter(|_| !goes_by_token) {
         line.push_str(&format!(" --as {}", quoted(&actor)));
     }
     let value = typed(&example(wait));
@@ -136,7 +137,13 @@ mod tests {
                 r#"'{"approved":true,"size":"s"}'"#,
             ),
         ] {
-            assert_eq!(command(&wait), format!("everwhen waits answer run_1.1 {line}"));
+            assert_eq!(command(&wait, false), format!("everwhen waits answer run_1.1 {line}"));
         }
+    }
+
+    #[test]
+    fn who_goes_by_a_token_is_told_no_name_to_answer_in() {
+        let wait = json!({"id": "run_1.1", "to": "ann", "options": [1]});
+        assert_eq!(command(&wait, true), "everwhen waits answer run_1.1 1");
     }
 }

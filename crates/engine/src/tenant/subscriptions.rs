@@ -9,7 +9,7 @@ use lang::mapper::Mapper;
 use model::event::Event;
 use model::group::{Definition, OnExhausted, Ordering};
 use model::topic::Pattern;
-use model::{Code, Position, Problem, suggest};
+use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
 use super::Tenant;
@@ -38,6 +38,8 @@ pub struct Drained {
     pub triggered: Vec<Value>,
     /// The event that holds the rest: one of its runs failed, or has not ended.
     pub halted_on: Option<String>,
+    /// Where that event stands, and why it holds.
+    pub halted: Option<(Position, String)>,
     /// The last event that was settled, by this pass or one before it.
     pub last: Option<String>,
     /// Another pass is at work.
@@ -59,7 +61,7 @@ impl Drop for Held<'_> {
 /// What became of one event for one subscription.
 enum Dispatched {
     Well,
-    Unfinished,
+    Unfinished(String),
     Failed(String),
 }
 
@@ -94,7 +96,7 @@ impl Tenant {
             if named || automations.get(automation).is_some() {
                 return Ok(());
             }
-            let hint = match suggest::nearest(automation, automations.all().map(|known| known.name())) {
+            let hint = match automations.nearest(automation) {
                 Some(near) => format!("did you mean \"{near}\"?"),
                 None => {
                     "declare it first: everwhen apply; `everwhen automations list` shows what is".to_owned()
@@ -173,19 +175,24 @@ impl Tenant {
             let Some(delivery) = self.pull(group, 1, Duration::ZERO).await?.pop() else { break };
             let id = delivery.event.envelope.id.clone();
             let token = [delivery.token.to_string()];
-            match self.dispatch_all(group, &delivery, &mut drained).await? {
+            let position = delivery.event.position;
+            let why = match self.dispatch_all(group, &delivery, &mut drained).await? {
                 Dispatched::Well => {
                     self.ack(group, &token, true).await?;
                     drained.processed += 1;
                     drained.last = Some(id);
                     continue;
                 }
-                Dispatched::Unfinished => self.give_back(group, &[delivery])?,
-                Dispatched::Failed(why) => {
-                    self.nack(group, &token, Some(Duration::ZERO), Some(why)).await?;
+                Dispatched::Unfinished(why) => {
+                    self.give_back(group, &[delivery])?;
+                    why
                 }
-            }
-            drained.halted_on = Some(id);
+                Dispatched::Failed(why) => {
+                    self.nack(group, &token, Some(Duration::ZERO), Some(why.clone())).await?;
+                    why
+                }
+            };
+            (drained.halted_on, drained.halted) = (Some(id), Some((position, why)));
             break;
         }
         if drained.last.is_none() {
@@ -285,7 +292,7 @@ impl Tenant {
             },
         };
         Ok(match self.end_of(&run).await? {
-            None => Dispatched::Unfinished,
+            None => Dispatched::Unfinished(format!("{run} has not ended")),
             Some("completed") => Dispatched::Well,
             Some(_) => Dispatched::Failed(self.why_ended(&run)),
         })
@@ -317,12 +324,15 @@ impl Tenant {
             Err(problem) => return Ok(Err(Dispatched::Failed(problem.detail().to_owned()))),
         };
         let automation = said["automation"].as_str().unwrap_or_default().to_owned();
+        let name = automation.clone();
         let (id, event) = (id.to_owned(), event.clone());
         let dispatch = SubscriptionCommand::Dispatch { id, automation, input, event, position };
         match self.ask(Command::Run(RunCommand::Subscription(dispatch))).await {
             Ok(Answer::Started { run: None, reason, .. }) => Ok(match reason.as_deref() {
                 Some("conditions") => Ok(None),
-                Some("paused" | "disabled") => Err(Dispatched::Unfinished),
+                Some(off @ ("paused" | "disabled")) => {
+                    Err(Dispatched::Unfinished(format!("automation \"{name}\" is {off}")))
+                }
                 other => {
                     Err(Dispatched::Failed(format!("it was not started: {}", other.unwrap_or_default())))
                 }

@@ -1,12 +1,12 @@
 //! `ask` and `approve`: a person answers, or the time is over.
 
 use model::Code;
-use model::definition::{Ask, Step};
+use model::definition::{Ask, Step, approval};
 use model::record::How;
 use serde_json::{Map, Value, json};
 
 use super::{Flow, Result, Walk, failure};
-use crate::run::{Block, Inside, WaitKind, approval};
+use crate::run::{Block, Inside, WaitKind};
 
 impl Walk<'_, '_> {
     pub(super) fn ask(&mut self, ask: &Ask, step: &Step, at: &mut Block, path: &str) -> Result<Flow> {

@@ -265,7 +265,7 @@ pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
             for wait in &waits {
                 match session.out.json {
                     true => session.out.line(&wait.to_string())?,
-                    false => session.out.line(&waiting(wait))?,
+                    false => session.out.line(&waiting(wait, reach.goes_by_token()))?,
                 }
             }
             if waits.is_empty() {
@@ -285,8 +285,8 @@ pub async fn waits(args: WaitsArgs, session: &Session) -> Result<(), Stop> {
     }
 }
 
-fn waiting(wait: &Value) -> String {
+fn waiting(wait: &Value, goes_by_token: bool) -> String {
     let (id, kind, automation) = (text(&wait["id"]), text(&wait["kind"]), text(&wait["automation"]));
     let first = format!("{id}  {kind:<6}  {automation:<24}  {}{}", due(wait), asked(wait));
-    [vec![first], answering(wait)].concat().join("\n")
+    [vec![first], answering(wait, goes_by_token)].concat().join("\n")
 }

@@ -58,6 +58,8 @@ struct Pass {
     unsettled: BTreeSet<u64>,
     last: Option<u64>,
     halted_on: Option<u64>,
+    /// Why it halted there.
+    error: Option<String>,
     /// Whether the group itself holds there, or only this pass ended and tries are left.
     halted: bool,
 }
@@ -89,18 +91,35 @@ async fn dispatch(reach: &Reach, args: &Args, session: &Session) -> Result<(), S
         let runs = drained["triggered"].as_array().map_or(0, Vec::len);
         format!("{} processed, {} started", drained["processed"], counted(runs, "run"))
     })?;
-    match &drained["halted_on_event_id"] {
-        Value::Null => Ok(()),
-        event => {
-            session.out.note(&format!("held by event {event}; the next drain tries it again"));
-            Err(Stop::Code(1))
-        }
+    if drained["halted_on_event_id"].is_null() {
+        return Ok(());
     }
+    let (group, why) =
+        (&args.group, drained["halted_because"].as_str().unwrap_or("its runs did not end well"));
+    // A server of an earlier version says only which event it is.
+    let held = match drained["halted_on_position"].as_u64() {
+        Some(position) => {
+            format!("group \"{group}\" halted on position {position}: {why}\n{}", next(group, position))
+        }
+        None => format!("held by event {}; the next drain tries it again", drained["halted_on_event_id"]),
+    };
+    session.out.note(&held);
+    Err(Stop::Code(1))
+}
+
+/// What to do about an event that holds its group.
+fn next(group: &str, position: u64) -> String {
+    format!(
+        "the next drain tries it again: mend what failed first (everwhen explain event {position}); \
+         to pass it: everwhen groups seek {group} {}",
+        position + 1
+    )
 }
 
 fn told(group: &str, pass: &Pass, session: &Session) -> Result<(), Stop> {
     let answer = json!({
         "processed": pass.processed, "failed": pass.failed, "halted_on": pass.halted_on, "last": pass.last,
+        "error": pass.error,
     });
     let answer: Value =
         answer.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null()).map(own).collect();
@@ -120,9 +139,9 @@ fn told(group: &str, pass: &Pass, session: &Session) -> Result<(), Stop> {
         }
         Some(position) => {
             let what = if pass.halted { "halted on" } else { "stopped at" };
-            session.out.note(&format!(
-                "group \"{group}\" {what} position {position}; the next drain tries it again"
-            ));
+            session
+                .out
+                .note(&format!("group \"{group}\" {what} position {position}; {}", next(group, position)));
             Err(Stop::Code(1))
         }
     }
@@ -155,7 +174,7 @@ async fn drain(reach: &Reach, args: &Args, halts: bool, session: &Session) -> Re
                 pass.unsettled.insert(seen.position);
                 session.out.note(&format!("position {} failed: {}", seen.position, failure.unsaid));
                 if halts {
-                    pass.halted_on = Some(seen.position);
+                    (pass.halted_on, pass.error) = (Some(seen.position), Some(failure.reason));
                     pass.halted = reach.group(&args.group).await?["halted_on"] == seen.position;
                     break;
                 }

@@ -58,7 +58,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         _ if session.out.json => explained,
         "event" => event(&read()),
         "automation" => automation(&read()),
-        _ => of_run(&read()),
+        _ => of_run(&read(), reach.goes_by_token()),
     })?;
     session.out.flush()
 }
@@ -174,9 +174,9 @@ fn missed(near: &Value) -> String {
 }
 
 /// Why it began, what it did, and what came of it.
-fn of_run(explained: &Value) -> String {
+fn of_run(explained: &Value, goes_by_token: bool) -> String {
     let (run, lineage) = (&explained["run"], &explained["lineage"]);
-    let mut lines = words(run);
+    let mut lines = words(run, goes_by_token);
     let occurrence = &run["occurrence"];
     let (by_event, at) = (lineage["event"]["topic"].is_string(), text(&occurrence["at"]));
     let began = match (occurrence["kind"].as_str(), run["parent"].as_str()) {

@@ -70,6 +70,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     match (&args.ndjson, &args.topic) {
         (Some(input), _) => publish_lines(input, session).await,
         (None, Some(topic)) => {
+            is_topic(topic, args.payload.is_some())?;
             let event = event_text(topic, &args)?;
             if let Some(admitter) = before_it_begins(session)? {
                 judge(&admitter, event.as_bytes())?;
@@ -79,6 +80,16 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
         }
         (None, None) => Err(Problem::new(Code::UsageInvalid, "a topic is needed").into()),
     }
+}
+
+/// A topic may look like JSON, but who gives only that has forgotten the topic.
+fn is_topic(topic: &str, has_payload: bool) -> Result<(), Problem> {
+    if has_payload || !topic.trim_start().starts_with(['{', '[']) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::UsageInvalid, "the topic is missing: what is given looks like a payload").hint(
+        "everwhen publish TOPIC '{\"a\": 1}'; whole events, one a line, are published by: everwhen publish --ndjson -",
+    ))
 }
 
 /// What is refused anyway makes no directory and no tenant. Where there are some, they judge for themselves.

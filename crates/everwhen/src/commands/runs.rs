@@ -198,7 +198,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             }
             session.out.flush()
         }
-        What::Get { id } => shown(&reach.run(&id).await?, session),
+        What::Get { id } => shown(&reach.run(&id).await?, &reach, session),
         What::Start { automation, input, event, dry_run, wait } => {
             let input = input.as_deref().map(entity::json).transpose()?.unwrap_or_default();
             let event = event.as_deref().map(entity::json).transpose()?;
@@ -206,17 +206,17 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             match wait {
                 _ if dry_run => {
                     session.out.note("dry run: nothing was written, and nobody outside was asked");
-                    shown(&started, session)
+                    shown(&started, &reach, session)
                 }
-                Some(wait) => shown(&ended(&reach, &text(&started["id"]), wait).await?, session),
+                Some(wait) => shown(&ended(&reach, &text(&started["id"]), wait).await?, &reach, session),
                 None => session.out.result(&started, || text(&started["id"])),
             }
         }
-        What::Cancel { id } => shown(&reach.operate(Verb::Cancel, &id).await?, session),
-        What::Retry { id } => shown(&reach.operate(Verb::Retry, &id).await?, session),
-        What::Resume { id } => shown(&reach.operate(Verb::Resume, &id).await?, session),
+        What::Cancel { id } => shown(&reach.operate(Verb::Cancel, &id).await?, &reach, session),
+        What::Retry { id } => shown(&reach.operate(Verb::Retry, &id).await?, &reach, session),
+        What::Resume { id } => shown(&reach.operate(Verb::Resume, &id).await?, &reach, session),
         What::Rerun { id, from_step, allow_side_effects } => {
-            shown(&reach.rerun(&id, &Rerun { from_step, allow_side_effects }).await?, session)
+            shown(&reach.rerun(&id, &Rerun { from_step, allow_side_effects }).await?, &reach, session)
         }
         What::Bulk { verb, automation, status, outcome, reason, since, dry_run } => {
             let since = instant(since.as_deref())?;
@@ -266,12 +266,12 @@ fn one_line(run: &Value) -> String {
     line
 }
 
-fn shown(run: &Value, session: &Session) -> Result<(), Stop> {
-    session.out.result(run, || words(run).join("\n"))
+fn shown(run: &Value, reach: &Reach, session: &Session) -> Result<(), Stop> {
+    session.out.result(run, || words(run, reach.goes_by_token()).join("\n"))
 }
 
-/// A run with its steps and waits, a line each.
-pub fn words(run: &Value) -> Vec<String> {
+/// A run with its steps and waits, a line each, for somebody who may go by a token.
+pub fn words(run: &Value, goes_by_token: bool) -> Vec<String> {
     let mut lines = vec![one_line(run)];
     if let Some(ended) = run["ended_at"].as_str() {
         lines.push(format!("  ended {ended}"));
@@ -286,7 +286,7 @@ pub fn words(run: &Value) -> Vec<String> {
     for wait in run["waits"].as_array().into_iter().flatten() {
         let (id, kind) = (text(&wait["id"]), text(&wait["kind"]));
         lines.push(format!("  waits {id}  {kind}  {}{}", due(wait), asked(wait)));
-        lines.extend(answering(wait).into_iter().map(|line| format!("  {line}")));
+        lines.extend(answering(wait, goes_by_token).into_iter().map(|line| format!("  {line}")));
     }
     lines
 }
@@ -306,7 +306,7 @@ pub fn asked(wait: &Value) -> String {
 }
 
 /// What else a person must know to answer a question, and what to type.
-pub fn answering(wait: &Value) -> Vec<String> {
+pub fn answering(wait: &Value, goes_by_token: bool) -> Vec<String> {
     if wait.get("question").is_none() {
         return Vec::new();
     }
@@ -315,7 +315,7 @@ pub fn answering(wait: &Value) -> Vec<String> {
         ("asked", said("to")),
         ("form", question::form(wait)),
         ("if nobody answers", said("default")),
-        ("answer", question::command(wait)),
+        ("answer", question::command(wait, goes_by_token)),
     ];
     let told = facts.iter().filter(|(_, fact)| !fact.is_empty());
     told.map(|(name, fact)| format!("    {name}: {fact}")).collect()

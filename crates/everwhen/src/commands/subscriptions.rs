@@ -24,7 +24,7 @@ enum What {
     /// Every subscription
     #[command(after_long_help = "Examples:\n  everwhen subscriptions list --json")]
     List,
-    /// Make or replace one
+    /// Make or replace one, and say which
     #[command(after_long_help = "\
 Examples:
   everwhen subscriptions add reprice --pattern 'price.*' --automation reprice
@@ -93,7 +93,10 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
             said.extend(filter.map(|filter| ("filter".to_owned(), read(filter))));
             said.extend(map.map(|map| ("input_mapper".to_owned(), read(map))));
             said.extend(group.map(|group| ("group".to_owned(), group.into())));
-            reach.put_subscription(&id, &Value::Object(said)).await?.1
+            let (new, mut made) = reach.put_subscription(&id, &Value::Object(said)).await?;
+            made["replaced"] = (!new).into();
+            let did = if new { "added" } else { "replaced" };
+            return session.out.result(&made, || format!("{did} {id}"));
         }
         What::Show { id } => reach.subscription(&id).await?,
         What::Enable { id } => reach.enable_subscription(&id, true).await?,

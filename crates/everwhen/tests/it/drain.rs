@@ -41,11 +41,12 @@ fn a_failure_halts_the_pass_and_the_next_pass_tries_that_event_again() {
     let done = place.run(&["drain", "g", "--exec", exec, "--json"]).exits(1);
     let answer = done.json();
     assert_eq!(answer["processed"], 2, "{done:?}");
-    assert_eq!(answer["halted_on"], answer["last"]);
+    assert_eq!((&answer["halted_on"], &answer["error"]), (&answer["last"], &json!("no such order")));
     for _ in 0..7 {
         let again = place.run(&["drain", "g", "--exec", exec]).exits(1);
         assert_eq!(again.err.matches("no such order").count(), 1, "said once: {again:?}");
         assert!(again.err.contains(&format!("position {}", answer["halted_on"])), "{again:?}");
+        assert!(again.err.contains("to pass it: everwhen groups seek g "), "{again:?}");
     }
     place.write("mended", "");
     assert_eq!(place.json(&["drain", "g", "--exec", exec])["processed"], 2);
@@ -103,4 +104,27 @@ fn a_failure_halts_the_group_itself_and_is_recorded_once() {
     drop(server);
     let records = place.run(&["export"]).ok().out;
     assert_eq!(records.matches("\"topic\":\"workflow.dispatch_failed\"").count(), 1, "{records}");
+}
+
+#[test]
+fn a_pass_that_starts_runs_says_where_it_halted_why_and_what_to_do() {
+    let place = Place::new();
+    place.write("f.yaml", "automation: f\nactions:\n  - fail: no such article\n");
+    place.write("w.yaml", "automation: w\nactions:\n  - delay: 1h\n");
+    place.run(&["apply", "f.yaml", "w.yaml"]).ok();
+    for (automation, why) in [("f", "did not end well: no such article"), ("w", "has not ended")] {
+        let group = ["--pattern", "t", "--automation", automation, "--group", automation];
+        place.run(&[&["subscriptions", "add", automation], &group[..]].concat()).ok();
+        let at = place.json(&["publish", "t", "{}"])["position"].as_u64().unwrap();
+        place.run(&["groups", "seek", automation, &at.to_string()]).ok();
+        let done = place.run(&["drain", automation]).exits(1);
+        let said = format!("group \"{automation}\" halted on position {at}: run_");
+        let pass = format!("to pass it: everwhen groups seek {automation} {}\n", at + 1);
+        for words in [said.as_str(), why, pass.as_str()] {
+            assert!(done.err.contains(words), "no {words:?} in {done:?}");
+        }
+        let told = place.run(&["drain", automation, "--json"]).exits(1).json();
+        assert_eq!(told["halted_on_position"], at, "{told}");
+        assert!(told["halted_because"].as_str().unwrap().ends_with(why), "{told}");
+    }
 }

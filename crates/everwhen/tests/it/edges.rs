@@ -140,6 +140,8 @@ actions:
             assert!(shown.contains(needed), "no {needed:?} in {shown}");
         }
     }
+    let refused = place.run(&["waits", "answer", id, "--as", "user:ann", "5", "--json"]).exits(4);
+    assert_eq!(refused.error()["code"], "answer.refused");
     place.run(&["waits", "answer", id, "--as", "user:ann", r#"{"amount":0}"#]).ok();
     let second = first(&place, &["waits", "list"]);
     assert_eq!(second["question"], "and when?");

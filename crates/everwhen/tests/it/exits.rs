@@ -15,6 +15,8 @@ fn every_failure_has_its_exit_code_and_one_line_of_json() {
         (&["publish", "a", "{}", "--priority", "11"], 2, "usage.invalid"),
         (&["publish", "a", "{}", "--band", "pink"], 2, "usage.invalid"),
         (&["publish", "a", "@no-such-file"], 2, "usage.invalid"),
+        (&["publish", "{\"topic\":\"a\"}"], 2, "usage.invalid"),
+        (&["publish", " [1]"], 2, "usage.invalid"),
         (&["tail", "--after", "-1"], 2, "usage.invalid"),
         (&["events", "list", "--before", "-1"], 2, "usage.invalid"),
         (&["publish", "--ndjson", "."], 2, "usage.invalid"),

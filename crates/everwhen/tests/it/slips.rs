@@ -168,3 +168,46 @@ fn lines_that_are_all_refused_make_no_directory() {
     let topics: Vec<_> = stored.iter().map(|event| event["topic"].clone()).collect();
     assert_eq!(topics, [json!("a"), json!("b")], "{stored:?}");
 }
+
+const NIGHTLY: &str = "automation: nightly\ntriggers: [{manual: true}]\nactions: []\n";
+
+#[test]
+fn a_subscription_that_replaces_another_says_so() {
+    let place = Place::new();
+    place.write("nightly.yaml", NIGHTLY);
+    place.run(&["apply", "nightly.yaml"]).ok();
+    let add = ["subscriptions", "add", "s", "--pattern", "a.*", "--automation", "nightly"];
+    assert_eq!(place.run(&add).ok().out, "added s\n");
+    assert_eq!(place.run(&add).ok().out, "replaced s\n");
+    let _server = place.serve();
+    assert_eq!(place.json(&add)["replaced"], true);
+    place.run(&["subscriptions", "rm", "s"]).ok();
+    assert_eq!(place.json(&add)["replaced"], false);
+}
+
+#[test]
+fn a_payload_without_a_topic_is_told_where_the_topic_goes() {
+    let place = Place::new();
+    let done = place.run(&["publish", r#"{"topic":"a.b"}"#]).exits(2);
+    assert!(done.err.contains("the topic is missing"), "{done:?}");
+    assert!(done.err.contains("everwhen publish TOPIC") && done.err.contains("--ndjson -"), "{done:?}");
+    assert!(!place.path().join(".everwhen").exists());
+    place.run(&["publish", "{a", "{}"]).ok();
+}
+
+#[test]
+fn a_mistyped_automation_is_told_the_nearest() {
+    let place = Place::new();
+    place.write("nightly.yaml", NIGHTLY);
+    place.run(&["apply", "nightly.yaml"]).ok();
+    for args in [
+        &["explain", "automation", "nihgtly"][..],
+        &["automations", "get", "nihgtly"],
+        &["runs", "start", "nihgtly"],
+    ] {
+        let done = place.run(args).exits(3);
+        assert!(done.err.contains("help: did you mean \"nightly\"?"), "{done:?}");
+    }
+    let far = place.run(&["explain", "automation", "other"]).exits(3);
+    assert!(far.err.contains("everwhen automations list"), "{far:?}");
+}

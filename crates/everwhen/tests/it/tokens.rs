@@ -136,3 +136,23 @@ fn a_tenant_that_begins_through_a_server_is_mentioned_as_one_that_begins_in_a_di
     }
     assert_eq!(place.run(&["publish", "a.b", "{}"]).ok().err, "");
 }
+
+#[test]
+fn the_command_that_answers_a_question_names_nobody_to_who_goes_by_a_token() {
+    let place = Place::new();
+    place.write(
+        "asks.yaml",
+        "automation: asks\ntriggers: [{manual: true}]\nactions:\n  - ask: {question: ok?, to: ann, options: [1]}\n",
+    );
+    place.run(&["apply", "asks.yaml"]).ok();
+    let server = place.serve_asking(&[]);
+    let owner = server.ready["owner_token"].as_str().unwrap().to_owned();
+    place.run(&["runs", "start", "asks"]).ok();
+    let run = place.json(&["runs", "list"])["id"].as_str().unwrap().to_owned();
+    for args in [&["waits", "list"][..], &["runs", "show", &run], &["explain", "run", &run]] {
+        let near = place.run(args).ok().out;
+        assert!(near.contains(&format!("answer: everwhen waits answer {run}.1 --as user:ann 1\n")), "{near}");
+        let far = place.run(&[args, &["--server", server.url(), "--token", &owner]].concat()).ok().out;
+        assert!(far.contains(&format!("answer: everwhen waits answer {run}.1 1\n")), "{far}");
+    }
+}

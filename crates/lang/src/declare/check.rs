@@ -12,6 +12,7 @@ use super::tree::{self, Body, Item, Note, Word};
 use crate::expr::fault::Fault;
 
 mod against;
+mod ask;
 mod beside;
 mod concept;
 mod cycle;

@@ -53,6 +53,13 @@ impl Doc {
         Doc { span: node.span, kind, node: Some(node) }
     }
 
+    pub(crate) fn of_val(val: &Val) -> Doc {
+        match val {
+            Val::Expr(node) => Doc::of(node.clone()),
+            Val::Template(doc) => doc.clone(),
+        }
+    }
+
     pub(crate) fn text(&self, wanted: &str) -> Read<Word> {
         match &self.kind {
             Kind::Text(text) => Ok(Word { text: text.clone(), span: self.span }),

@@ -259,6 +259,20 @@ pub struct Ask {
     pub default: Option<Input>,
 }
 
+/// What an answer to `approve` means; `None` when it is neither yes nor no.
+pub fn approval(answer: &Value) -> Option<bool> {
+    match answer {
+        Value::Bool(yes) => Some(*yes),
+        Value::String(text) => match text.trim().to_lowercase().as_str() {
+            "yes" | "true" | "approve" | "approved" => Some(true),
+            "no" | "false" | "reject" | "rejected" => Some(false),
+            _ => None,
+        },
+        Value::Object(form) => approval(form.get("approved")?),
+        _ => None,
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Http {
     pub method: String,

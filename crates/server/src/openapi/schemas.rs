@@ -38,7 +38,7 @@ DeadLetterPage: dead_letters! [DeadLetter]; next string
 +Redrive: positions [position]; filter any; all boolean
 Redriven: redriven! count
 +Dispatch: limit integer
-Drained: processed! count; triggered! [any]; halted_on_event_id any; last_event_id any; skipped_due_to_lock! boolean
+Drained: processed! count; triggered! [any]; halted_on_event_id any; halted_on_position position; halted_because string; last_event_id any; skipped_due_to_lock! boolean
 Row:
 Entity: concept! string; id! string; space! string; version! position; created_at instant; updated_at instant; fields! object; provenance any; changed boolean; in_state_since instant; transitions integer
 EntityPage: entities! [Entity]; next string

@@ -1,7 +1,7 @@
 //! `/ui/events/{id}`: one event, what caused it, what it led to, and what each automation and group made of it.
 
 use axum::extract::Path;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::StatusCode;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::{Shown, Visit, said};
 use crate::{events, runs};
 
 pub async fn event(Path(id): Path<String>, visit: Visit) -> Response {
-    shown(id, visit).await.into_response()
+    visit.frame().around(shown(id, visit).await)
 }
 
 async fn shown(id: String, visit: Visit) -> Shown {

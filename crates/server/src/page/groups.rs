@@ -1,7 +1,7 @@
 //! `/ui/groups`: how far each group is, and what it gave up on.
 
 use axum::extract::Path;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::StatusCode;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn standing(group: &Value) -> String {
 }
 
 pub async fn groups(visit: Visit) -> Response {
-    every(visit).await.into_response()
+    visit.frame().around(every(visit).await)
 }
 
 async fn every(visit: Visit) -> Shown {
@@ -35,7 +35,7 @@ async fn every(visit: Visit) -> Shown {
 }
 
 pub async fn group(Path(name): Path<String>, visit: Visit) -> Response {
-    one(name, visit).await.into_response()
+    visit.frame().around(one(name, visit).await)
 }
 
 async fn one(name: String, visit: Visit) -> Shown {

@@ -1,14 +1,14 @@
 //! `/ui/health`: whether it can take events, and what is failing if not.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::StatusCode;
 
 use super::html::{Head, facts, page, plain, state, text};
 use super::{Shown, Visit, said};
 
 pub async fn health(visit: Visit) -> Response {
-    shown(visit).await.into_response()
+    visit.frame().around(shown(visit).await)
 }
 
 async fn shown(visit: Visit) -> Shown {

@@ -7,13 +7,21 @@ use axum::response::Response;
 use hyper::StatusCode;
 use serde_json::Value;
 
-use super::guarded;
+use super::{Frame, guarded};
 
 /// What stands around a page.
 pub struct Head<'a> {
     pub title: &'a str,
     /// The part of the page that the reader is in, as its path.
-    pub at: &'a str,
+    pub at: &'static str,
+}
+
+/// A page without what stands around it.
+pub struct Page {
+    status: StatusCode,
+    title: String,
+    at: &'static str,
+    body: String,
 }
 
 const PARTS: [(&str, &str); 6] = [
@@ -139,27 +147,36 @@ pub fn field(name: &str, label: &str, value: &str, hint: impl Display) -> String
     format!("<label>{label} <input name=\"{name}\" value=\"{}\" placeholder=\"{hint}\"></label>", text(value))
 }
 
-pub fn page(status: StatusCode, head: &Head<'_>, body: &str) -> Response {
-    let parts: String = PARTS
-        .iter()
-        .map(|(path, name)| match head.at == *path {
-            true => format!("<a href=\"{path}\" aria-current=\"page\">{name}</a>"),
-            false => format!("<a href=\"{path}\">{name}</a>"),
-        })
-        .collect();
-    let title = text(head.title);
-    let whole = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{title} · Everwhen</title><link rel=\"stylesheet\" href=\"/ui/style.css\"></head>\n\
-         <body><a class=\"skip\" href=\"#main\">To the content</a>\
-         <header><strong>Everwhen</strong><nav aria-label=\"Parts\">{parts}</nav>\
-         <form method=\"post\" action=\"/ui/sign-out\"><button>Sign out</button></form></header>\n\
-         <main id=\"main\"><h1>{title}</h1>\n{body}</main></body></html>\n"
-    );
-    let mut response = Response::new(Body::from(whole));
-    *response.status_mut() = status;
-    guarded(response)
+pub fn page(status: StatusCode, head: &Head<'_>, body: &str) -> Page {
+    Page { status, title: text(head.title), at: head.at, body: body.to_owned() }
+}
+
+impl Page {
+    pub fn framed(self, frame: Frame) -> Response {
+        let Page { status, title, at, body } = self;
+        let (parts, sign_out) = (parts(at), if frame.has_tokens { SIGN_OUT } else { "" });
+        let whole = format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <title>{title} · Everwhen</title><link rel=\"stylesheet\" href=\"/ui/style.css\"></head>\n\
+             <body><a class=\"skip\" href=\"#main\">To the content</a>\
+             <header><strong>Everwhen</strong><nav aria-label=\"Parts\">{parts}</nav>{sign_out}</header>\n\
+             <main id=\"main\"><h1>{title}</h1>\n{body}</main></body></html>\n"
+        );
+        let mut response = Response::new(Body::from(whole));
+        *response.status_mut() = status;
+        guarded(response)
+    }
+}
+
+const SIGN_OUT: &str = "<form method=\"post\" action=\"/ui/sign-out\"><button>Sign out</button></form>";
+
+fn parts(at: &str) -> String {
+    let part = |(path, name): &(&str, &str)| match at == *path {
+        true => format!("<a href=\"{path}\" aria-current=\"page\">{name}</a>"),
+        false => format!("<a href=\"{path}\">{name}</a>"),
+    };
+    PARTS.iter().map(part).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `/ui/runs`, `/ui/waits`, `/ui/automations`: what runs, what waits for what, and why an automation did or did not.
 
 use axum::extract::Path;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use engine::run::question;
 use hyper::StatusCode;
 use serde_json::Value;
@@ -11,11 +11,11 @@ use super::html::{
     Head, facts, field, instant, json, link, list, page, plain, state, table, text, to_automation, to_run,
     word,
 };
-use super::{Shown, Visit, said};
+use super::{Frame, Shown, Visit, said};
 use crate::runs as door;
 
 pub async fn runs(visit: Visit) -> Response {
-    listed(visit).await.into_response()
+    visit.frame().around(listed(visit).await)
 }
 
 async fn listed(visit: Visit) -> Shown {
@@ -52,11 +52,12 @@ async fn listed(visit: Visit) -> Shown {
 }
 
 pub async fn run(Path(id): Path<String>, visit: Visit) -> Response {
-    one(id, visit).await.into_response()
+    visit.frame().around(one(id, visit).await)
 }
 
 async fn one(id: String, visit: Visit) -> Shown {
     let why = door::explain(Path(("run".to_owned(), id.clone())), visit.again().asking("")?).await;
+    let frame = visit.frame();
     let run = said(door::get(Path(id), visit.asking("")?).await).await?;
     let why = said(why).await.unwrap_or_default();
     let occurrence = &run["occurrence"];
@@ -75,7 +76,7 @@ async fn one(id: String, visit: Visit) -> Shown {
             ("says", plain(&run["error"]["message"])),
         ]),
         steps(&run),
-        waiting("It waits for", list(&run["waits"]), "It waits for nothing."),
+        waiting(("It waits for", "It waits for nothing."), list(&run["waits"]), frame),
         format!("<h2>Output</h2>{}", json(&run["output"])),
         decided(&why),
     ];
@@ -107,13 +108,13 @@ fn decided(why: &Value) -> String {
     table("Why it ran", &columns, &rows, "Its decision is no longer kept.")
 }
 
-fn waiting(caption: &str, waits: &[Value], none: &str) -> String {
+fn waiting((caption, none): (&str, &str), waits: &[Value], frame: Frame) -> String {
     let row = |wait: &Value| {
         let refs = wait["refs"].as_array().map(|refs| refs.iter().map(plain).collect::<Vec<_>>().join(", "));
         vec![
             plain(&wait["kind"]),
             if wait["run"].is_string() { to_run(&wait["run"]) } else { String::new() },
-            refs.unwrap_or_default() + &asked(wait),
+            refs.unwrap_or_default() + &asked(wait, frame),
             instant(&wait["since"]),
             instant(&wait["due"]),
         ]
@@ -123,7 +124,7 @@ fn waiting(caption: &str, waits: &[Value], none: &str) -> String {
 }
 
 /// A question, what an answer must be, and the command that gives one.
-fn asked(wait: &Value) -> String {
+fn asked(wait: &Value, frame: Frame) -> String {
     if wait.get("question").is_none() {
         return String::new();
     }
@@ -133,22 +134,23 @@ fn asked(wait: &Value) -> String {
         ("form", text(&question::form(wait))),
         ("if nobody answers", plain(&wait["default"])),
     ]);
-    let command = text(&question::command(wait));
+    let command = text(&question::command(wait, frame.has_tokens));
     format!("<p>{}</p>{about}<pre>{command}</pre>", plain(&wait["question"]))
 }
 
 pub async fn waits(visit: Visit) -> Response {
-    all_waits(visit).await.into_response()
+    visit.frame().around(all_waits(visit).await)
 }
 
 async fn all_waits(visit: Visit) -> Shown {
+    let frame = visit.frame();
     let found = said(door::waits(visit.asking("")?).await).await?;
-    let body = waiting("What runs wait for", list(&found["waits"]), "Nothing waits.");
+    let body = waiting(("What runs wait for", "Nothing waits."), list(&found["waits"]), frame);
     Ok(page(StatusCode::OK, &Head { title: "Waits", at: "/ui/waits" }, &body))
 }
 
 pub async fn automations(visit: Visit) -> Response {
-    every(visit).await.into_response()
+    visit.frame().around(every(visit).await)
 }
 
 async fn every(visit: Visit) -> Shown {
@@ -176,7 +178,7 @@ async fn every(visit: Visit) -> Shown {
 }
 
 pub async fn automation(Path(name): Path<String>, visit: Visit) -> Response {
-    explained(name, visit).await.into_response()
+    visit.frame().around(explained(name, visit).await)
 }
 
 async fn explained(name: String, visit: Visit) -> Shown {

@@ -4,7 +4,7 @@
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderValue, LOCATION, SET_COOKIE};
 use hyper::http::request::Parts;
@@ -12,7 +12,7 @@ use model::Problem;
 use std::sync::Arc;
 
 use super::html::text;
-use super::{COOKIE_NAME, Failed, guarded};
+use super::{COOKIE_NAME, Failed, Frame, guarded};
 use crate::query::Params;
 use crate::{Doors, body, rights};
 
@@ -56,7 +56,7 @@ pub async fn sign_in(State(doors): State<Arc<Doors>>, request: Request) -> Respo
             Err(problem) => form(problem.detail(), Failed::from(problem.clone()).1),
         },
         Ok(_) => form("that is no token: it begins with \"ew_\"", StatusCode::UNPROCESSABLE_ENTITY),
-        Err(problem) => Failed::from(problem).into_response(),
+        Err(problem) => Frame::of(&doors).around(Err(Failed::from(problem))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `/`: what was recorded, newest first, with filters; new events appear by themselves.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::StatusCode;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const FILTERS: [&str; 6] = ["topic", "space", "subject", "filter", "since", "unt
 const LIMIT: usize = 50;
 
 pub async fn timeline(visit: Visit) -> Response {
-    shown(visit).await.into_response()
+    visit.frame().around(shown(visit).await)
 }
 
 async fn shown(visit: Visit) -> Shown {

@@ -115,9 +115,9 @@ fn an_approval_is_yes_or_no_in_whatever_words_it_is_given() {
         let answer = |value: &Value| {
             server.post(&format!("/v1/waits/{wait}/answer"), json!({ "value": value }).to_string())
         };
-        let refused = answer(&json!("perhaps")).refused(400, "request.invalid");
+        let refused = answer(&json!("perhaps")).refused(422, "answer.refused");
         assert_eq!(refused["pointer"], "/value");
-        answer(&json!(7)).refused(400, "request.invalid");
+        answer(&json!(7)).refused(422, "answer.refused");
         answer(&given).ok(200);
         settle(&server);
         let said = server.get("/v1/events?topic=order.answered").ok(200);
@@ -344,16 +344,16 @@ actions:
         (json!({"amount": 5, "reason": "x"}), "/value/reason"),
     ];
     for (value, pointer) in refused {
-        let problem = answer(value.clone()).ok(400);
+        let problem = answer(value.clone()).ok(422);
         assert_eq!(
             (&problem["code"], &problem["pointer"]),
-            (&json!("request.invalid"), &json!(pointer)),
+            (&json!("answer.refused"), &json!(pointer)),
             "{value}: {problem}"
         );
     }
     answer(json!({"amount": 5})).ok(200);
     for lacks in [json!({"approved": true}), json!("yes"), json!(true)] {
-        assert_eq!(answer(lacks).ok(400)["pointer"], "/value/note");
+        assert_eq!(answer(lacks).ok(422)["pointer"], "/value/note");
     }
     answer(json!({"approved": true, "note": "fine"})).ok(200);
     let run = server.get(&path).json();

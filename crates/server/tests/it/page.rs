@@ -139,6 +139,37 @@ fn what_cannot_be_shown_is_said_on_a_page_and_what_is_wrong_is_no_server_error()
 }
 
 #[test]
+fn who_needs_no_token_is_not_asked_to_sign_out() {
+    let open = Server::start();
+    for path in ["/", "/ui/runs", "/ui/health", "/ui/runs/run_nothing"] {
+        assert!(!open.get(path).text().contains("Sign out"), "{path}");
+    }
+    let asking = Server::start_with(Default::default(), Some(LOCAL));
+    let kept = format!("cookie: everwhen={LOCAL}");
+    for path in ["/", "/ui/runs", "/ui/health", "/ui/runs/run_nothing"] {
+        let page = asking.send("GET", path, &[&kept], "");
+        assert!(page.text().contains("Sign out"), "{path}: {}", page.text());
+    }
+}
+
+#[test]
+fn the_command_that_answers_names_nobody_where_the_token_says_who_answers() {
+    let server = Server::start_with(Default::default(), Some(LOCAL));
+    let bearer = format!("authorization: Bearer {LOCAL}");
+    let asks = "automation: asks\ntriggers: [{manual: true}]\nactions:\n  - ask: {question: ok?, to: ann, options: [1]}\n";
+    for (path, body) in
+        [("/v1/apply", json!({"files": {"a.yaml": asks}})), ("/v1/runs", json!({"automation": "asks"}))]
+    {
+        let done = server.send("POST", path, &[&bearer, "content-type: application/json"], body.to_string());
+        assert!((200..300).contains(&done.status), "{}", done.text());
+    }
+    let kept = format!("cookie: everwhen={LOCAL}");
+    let page = server.send("GET", "/ui/waits", &[&kept], "");
+    shows(&page, &["<pre>everwhen waits answer run_"]);
+    assert!(!page.text().contains("--as"), "{}", page.text());
+}
+
+#[test]
 fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
     let server = Server::start_with(Default::default(), Some(LOCAL));
     let bearer = format!("authorization: Bearer {LOCAL}");

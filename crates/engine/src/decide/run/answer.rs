@@ -1,6 +1,6 @@
 //! A person's answer: the first one that fits wins, and who may give it is written in the question.
 
-use model::definition::Field;
+use model::definition::{Field, approval};
 use model::{Code, Problem};
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::draft::Draft;
 use crate::entity::check::{Fill, check};
 use crate::entity::mutation::arguments;
 use crate::route;
-use crate::run::{WaitKind, approval};
+use crate::run::WaitKind;
 
 pub(super) fn answer(
     draft: &mut Draft<'_>,
@@ -47,7 +47,7 @@ pub(super) fn answer(
     if *approve && options.is_empty() && approval(&value).is_none() {
         let detail = format!("{value} neither approves nor rejects");
         let hint = "true or false, yes or no, approve or reject; with a form {\"approved\": true, …}";
-        return Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value").into());
+        return Err(Problem::new(Code::AnswerRefused, detail).hint(hint).at("/value").into());
     }
     fills_in(form, *approve, &value)?;
     route::answer_wait(draft, (position, number), actor, value)?;
@@ -70,7 +70,7 @@ fn is_option(options: &[Value], value: &Value) -> Result<(), Problem> {
     }
     let detail = format!("{value} is none of the answers that may be given");
     let hint = options.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
-    Err(Problem::new(Code::RequestInvalid, detail).hint(hint).at("/value"))
+    Err(Problem::new(Code::AnswerRefused, detail).hint(hint).at("/value"))
 }
 
 /// Whether an answer has what the form asks for. Who rejects need not fill in anything.
@@ -83,7 +83,7 @@ fn fills_in(form: &[Field], approve: bool, value: &Value) -> Result<(), Problem>
     let bare = Map::new();
     let Some(filled) = value.as_object().or(approve.then_some(&bare)) else {
         let detail = format!("{value} is not what the form asks for, an object");
-        return Err(Problem::new(Code::RequestInvalid, detail)
+        return Err(Problem::new(Code::AnswerRefused, detail)
             .hint(format!("fill in {}", asked()))
             .at("/value"));
     };
@@ -94,7 +94,7 @@ fn fills_in(form: &[Field], approve: bool, value: &Value) -> Result<(), Problem>
     let form: Vec<Field> =
         form.iter().map(|field| Field { required: field.required && !rejects, ..field.clone() }).collect();
     check(&arguments("form", &form)?, filled, Fill::All).map(drop).map_err(|problem| {
-        Problem::new(Code::RequestInvalid, problem.detail())
+        Problem::new(Code::AnswerRefused, problem.detail())
             .hint(format!("the form asks for {}", asked()))
             .at(problem.pointer().unwrap_or_default())
             .within("/value")

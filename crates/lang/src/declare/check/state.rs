@@ -51,7 +51,7 @@ impl Checker<'_> {
     pub(super) fn state_path(&mut self, steps: &[Option<String>], span: Span) {
         let Some(Some(name)) = steps.first() else { return };
         if self.names.concepts.is_empty() {
-            return;
+            return self.declared_elsewhere(name, span);
         }
         let ids = self.names.concept_ids.get(name).cloned().unwrap_or_default();
         let concept = match (self.names.concepts.get(name), ids.as_slice()) {

@@ -30,7 +30,7 @@ const ENVELOPE: [&str; 15] = [
     "ext",
 ];
 
-type Refs = Vec<String>;
+pub(super) type Refs = Vec<String>;
 
 impl Checker<'_> {
     /// One step, or two for `return f(…)`.
@@ -257,18 +257,6 @@ impl Checker<'_> {
         }
     }
 
-    fn ask(&mut self, ask: &tree::Ask, scope: &mut Scope, refs: &mut Refs) -> Action {
-        Action::Ask(definition::Ask {
-            question: self.input(&ask.question, scope, refs),
-            approve: ask.approve,
-            form: self.fields(ask.form.iter(), "form"),
-            options: ask.options.clone(),
-            to: ask.to.as_ref().map(|val| self.input(val, scope, refs)),
-            timeout: ask.timeout.as_ref().map(|timeout| self.length(timeout, scope, refs)),
-            default: ask.default.as_ref().map(|val| self.input(val, scope, refs)),
-        })
-    }
-
     fn publish(
         &mut self,
         topic: &Val,
@@ -466,11 +454,7 @@ impl Checker<'_> {
     /// What is passed against what is asked for: unknown, missing, of the wrong type.
     fn passed(&mut self, kind: Kind, found: &str, name: &Word, args: Option<&Val>) {
         let wanted = self.names.args(kind, found).cloned().unwrap_or_default();
-        let doc = match args {
-            None => None,
-            Some(Val::Expr(node)) => Some(Doc::of(node.clone())),
-            Some(Val::Template(doc)) => Some(doc.clone()),
-        };
+        let doc = args.map(Doc::of_val);
         let pairs = match doc.as_ref().map(|doc| &doc.kind) {
             None => &[],
             Some(DocKind::Map(pairs)) => pairs.as_slice(),

@@ -11,6 +11,7 @@ use super::scope::Scope;
 use crate::declare::finding::{fault, suggest};
 use crate::declare::tree::{self, Item, Trigger, Word};
 use crate::declare::walk::path;
+use crate::expr::Span;
 use crate::expr::ast::{Kind as NodeKind, Node};
 
 /// What the payload of a change has beside the fields of the row (contracts §10).
@@ -112,12 +113,23 @@ impl Checker<'_> {
     /// A trigger's concept by its id. Where nothing is declared at all, it may be declared elsewhere.
     pub(super) fn trigger_concept(&mut self, word: &Word) {
         let id = &word.text;
-        if id.contains('*') || self.names.concepts.contains_key(id) || self.names.concepts.is_empty() {
+        if id.contains('*') || self.names.concepts.contains_key(id) {
             return;
+        }
+        if self.names.concepts.is_empty() {
+            return self.declared_elsewhere(id, word.span);
         }
         let unknown = fault(Code::DefinitionUnknownName, word.span, format!("unknown concept {id:?}"));
         let fault = suggest(unknown, id, self.names.concepts.keys().map(String::as_str));
         self.error(fault);
+    }
+
+    pub(super) fn declared_elsewhere(&mut self, concept: &str, span: Span) {
+        let what = format!("unknown concept {concept:?}: no concept is declared in these files");
+        let name = concept.rsplit(':').next().unwrap_or(concept);
+        let hint =
+            format!("declare it, concept {name} {{ … }}, or check this together with the file that does");
+        self.warn(fault(Code::DefinitionUnknownName, span, what).hint(hint));
     }
 
     /// A filter that contradicts its trigger never lets anything through; one that repeats it says nothing.
@@ -218,7 +230,7 @@ fn name_concept(node: &mut Node) {
     crate::declare::walk::children_mut(node, &mut name_concept);
 }
 
-fn collect_paths(node: &Node, out: &mut Vec<(Vec<String>, crate::expr::Span)>) {
+fn collect_paths(node: &Node, out: &mut Vec<(Vec<String>, Span)>) {
     if let Some(names) = path(node) {
         out.push((names.into_iter().map(str::to_owned).collect(), node.span));
         return;
