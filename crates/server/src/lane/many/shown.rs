@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn it_holds_until_anything_about_it_changes() {
-        let at = |seconds| Timestamp::from_millis(seconds * 1_000);
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1_000);
         let terms = Terms { expires_at: Some(at(100)), ..Terms::of(Role::Publisher) };
         let grant = Arc::new(Grant::new("tok_1".into(), "main".into(), terms).unwrap());
         let shown = Shown::new("Bearer x", grant, Duration::ZERO, 7);
