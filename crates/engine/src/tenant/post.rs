@@ -17,14 +17,14 @@ use crate::command::{Answer, Command, Outcome};
 use crate::mailbox::Reply;
 use crate::tray::{Laid, Place, Tray};
 
-/// A publish whose answer is still to come.
+/// A publish whose answer is still to come. Small, because there is one for each connection; what is rare is elsewhere.
 pub struct Post {
     tenant: Tenant,
-    publishing: Option<Publishing>,
+    publishing: Option<Box<Publishing>>,
     topic: String,
     started: Duration,
     /// Of one with a key: not everybody is told by what it is taken.
-    keyed: Option<Caller>,
+    keyed: Option<Box<Caller>>,
 }
 
 /// What became of a publish that was posted.
@@ -44,14 +44,15 @@ impl Tenant {
             return Posted::Later;
         }
         let _inside = self.span(&draft).entered();
-        let keyed = (draft.key.is_some() || draft.derived_key.is_some()).then(|| caller.clone());
+        let keyed = (draft.key.is_some() || draft.derived_key.is_some()).then(|| Box::new(caller.clone()));
         let (topic, started) = (draft.topic.clone(), self.real());
         let publishing = self.begin_publish(caller, &mut draft);
         let known = match self.prepared(caller, draft) {
             Ok(Ok(event)) => {
                 let place = Reply::Tray(Place::new(tray.clone(), ticket));
                 self.0.mailbox.post(Command::Publish { events: vec![event] }, place);
-                return Posted::Queued(Post { tenant: self.clone(), publishing, topic, started, keyed });
+                let (tenant, publishing) = (self.clone(), publishing.map(Box::new));
+                return Posted::Queued(Post { tenant, publishing, topic, started, keyed });
             }
             Ok(Err(outcome)) => Ok(outcome),
             Err(problem) => Err(problem),
@@ -104,7 +105,7 @@ impl Post {
         if let Ok(outcome) = &outcome {
             tenant.observe(topic, outcome, *started);
         }
-        tenant.end_publish(publishing.take(), outcome.as_ref());
+        tenant.end_publish(publishing.take().map(|publishing| *publishing), outcome.as_ref());
         outcome
     }
 }

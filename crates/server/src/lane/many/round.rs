@@ -310,11 +310,12 @@ impl Thread {
             self.send();
             let mut laid = mem::take(&mut self.laid);
             self.tray.take(&mut laid);
-            if laid.is_empty() && self.again.is_empty() {
-                return;
-            }
+            let over = laid.is_empty() && self.again.is_empty();
             laid.drain(..).for_each(|laid| self.answered(laid));
             self.laid = laid;
+            if over {
+                return;
+            }
         }
     }
 
@@ -326,11 +327,14 @@ impl Thread {
                 guard::bug(&*panic);
             }
         }
+        if alone {
+            self.now = self.doors.engine.real();
+        }
     }
 
     /// One who was told that it took too long, or has gone, is not told again.
     fn answered(&mut self, laid: Laid) {
-        self.asked -= 1;
+        self.asked = self.asked.saturating_sub(1);
         let number = number_of(laid.ticket);
         let guest = self.guests.get_mut(number).and_then(Option::as_mut);
         let Some(guest) = guest.filter(|guest| guest.ticket == laid.ticket) else { return };
