@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::event::{Content, Event};
-use model::group::Definition;
+use model::group::{Definition, LagAction};
 use model::topic::trie::Trie;
 use model::{Position, Problem};
 use tokio::sync::Notify;
@@ -203,6 +203,8 @@ pub struct Registry {
     definitions: BTreeMap<u32, Definition>,
     /// Groups that take what is told of runs.
     hear_runs: BTreeSet<u32>,
+    /// Groups that a publish must not outrun: few or none, and every publish asks.
+    watched: BTreeSet<u32>,
     hits: Vec<u32>,
 }
 
@@ -217,8 +219,7 @@ impl Registry {
 
     /// Groups that a publish to this topic must not outrun, with their limits.
     pub fn watched(&self, topic: &str) -> Vec<(Arc<GroupHandle>, Definition)> {
-        let keeps = |d: &Definition| d.lag_action == model::group::LagAction::Keep;
-        let watched = self.definitions.iter().filter(|(_, d)| !keeps(d));
+        let watched = self.watched.iter().filter_map(|slot| Some((slot, self.definitions.get(slot)?)));
         let concerned = watched.filter(|(_, d)| d.patterns.iter().any(|pattern| pattern.receives(topic)));
         concerned.filter_map(|(slot, d)| Some((self.handles[*slot as usize].clone()?, d.clone()))).collect()
     }
@@ -231,6 +232,9 @@ impl Registry {
         }
         if definition.patterns.iter().any(crate::lifecycle::names_runs) {
             self.hear_runs.insert(slot);
+        }
+        if definition.lag_action != LagAction::Keep {
+            self.watched.insert(slot);
         }
         self.definitions.insert(slot, definition.clone());
         self.handles[slot as usize] = Some(handle);
@@ -279,6 +283,7 @@ impl Registry {
 
     fn unfile(&mut self, slot: u32) {
         self.hear_runs.remove(&slot);
+        self.watched.remove(&slot);
         if let Some(definition) = self.definitions.remove(&slot) {
             for pattern in &definition.patterns {
                 self.trie.remove(pattern, slot);
