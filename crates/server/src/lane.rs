@@ -75,7 +75,7 @@ pub trait Source: AsyncRead + AsyncWrite + Unpin + Sized {
 
 impl Source for TcpStream {
     async fn next(self, doors: &Doors) -> Option<(Self, Read, bool)> {
-        doors.many.serve(self).await
+        doors.many.serve(self, doors).await
     }
 }
 

@@ -72,7 +72,7 @@ impl Many {
 
     /// Serves a connection whose last request was answered; comes back with the next that cannot be answered here. False: no more
     /// will come. `None`: it is over.
-    pub async fn serve(&self, socket: TcpStream) -> Option<(TcpStream, Read, bool)> {
+    pub async fn serve(&self, socket: TcpStream, doors: &Doors) -> Option<(TcpStream, Read, bool)> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(entrance) = self.entrances.get(turn % self.entrances.len().max(1)) else {
             return Some((socket, Read::default(), true));
@@ -80,7 +80,13 @@ impl Many {
         let (back, came_back) = oneshot::channel();
         entrance.enter(Guest::new(socket.into_std().ok()?, back));
         let Back { socket, read, more } = came_back.await.ok()?;
-        Some((TcpStream::from_std(socket).ok()?, read, more))
+        let socket = TcpStream::from_std(socket).ok()?;
+        // The runtime knows nothing of it yet, and its first write would have to wait. hyper, with the next request in its buffer
+        // already, does not look at that again after such a wait.
+        if more {
+            let _ = tokio::time::timeout(doors.patience.begun, socket.writable()).await;
+        }
+        Some((socket, read, more))
     }
 
     /// The server is about to stop, or stops: all threads look at its phase.
@@ -97,20 +103,26 @@ fn made() -> io::Result<(Poll, Arc<Entrance>)> {
 
 impl Threads {
     pub fn start(self, doors: &Arc<Doors>) -> Vec<aside::Thread> {
-        let started = self.0.into_iter().enumerate().filter_map(|(n, (poll, entrance))| {
-            let doors = doors.clone();
-            let run = move || {
-                let served =
-                    catch_unwind(AssertUnwindSafe(|| Thread::new(poll, entrance.clone(), doors).run()));
-                entrance.close();
-                if let Err(panic) = served {
-                    guard::bug(&*panic);
-                }
-            };
-            aside::thread(&format!("lane-{n}"), run)
-        });
-        started.collect()
+        let started = self.0.into_iter().enumerate();
+        started.filter_map(|(n, (poll, entrance))| start(n, poll, entrance, doors.clone())).collect()
     }
+}
+
+/// Where nobody serves any more, or there is no thread to be had, the entrance is closed: tasks go on by themselves.
+fn start(n: usize, poll: Poll, entrance: Arc<Entrance>, doors: Arc<Doors>) -> Option<aside::Thread> {
+    let open = entrance.clone();
+    let run = move || {
+        let served = catch_unwind(AssertUnwindSafe(|| Thread::new(poll, open.clone(), doors).run()));
+        open.close();
+        if let Err(panic) = served {
+            guard::bug(&*panic);
+        }
+    };
+    let started = aside::thread(&format!("lane-{n}"), run);
+    if started.is_none() {
+        entrance.close();
+    }
+    started
 }
 
 impl Entrance {

@@ -170,6 +170,41 @@ fn who_has_said_all_is_answered() {
     assert_eq!(client.reader.read(&mut [0]).unwrap(), 0, "and then it is over");
 }
 
+/// The limits of this test are longer than the client waits.
+#[test]
+fn who_ends_inside_a_request_is_noticed_at_once() {
+    let long = Duration::from_secs(600);
+    let patience = Patience { begun: long, body: long, ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let whole = request(r#"{"topic":"a.b"}"#);
+    // The server finds the part and its end together, or one after the other.
+    for _ in 0..20 {
+        let mut head = guest(&server);
+        head.write(&whole[..40]);
+        head.reader.get_ref().shutdown(Shutdown::Write).unwrap();
+        assert_eq!(head.reader.read(&mut [0]).unwrap(), 0, "half a head is closed");
+        let mut body = guest(&server);
+        body.write(&whole[..whole.len() - 2]);
+        body.reader.get_ref().shutdown(Shutdown::Write).unwrap();
+        assert_eq!(body.reply().status, 400);
+    }
+}
+
+/// What follows a refusal is in the same packet, and on the way to hyper with it.
+#[test]
+fn what_follows_a_request_that_is_not_for_the_thread_is_answered() {
+    let server = Server::start();
+    let refused =
+        "POST /v1/nothing HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+    let next = "GET /livez HTTP/1.1\r\nhost: test\r\n\r\n";
+    for _ in 0..40 {
+        let mut client = guest(&server);
+        client.write(format!("{refused}{next}").as_bytes());
+        assert_eq!(client.reply().status, 404);
+        client.reply().ok(200);
+    }
+}
+
 #[test]
 fn who_stops_in_a_head_or_a_body_is_not_waited_for() {
     let short = Duration::from_millis(50);

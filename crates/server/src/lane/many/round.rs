@@ -237,7 +237,13 @@ impl Thread {
                 self.wait_for(number, self.doors.patience.answer);
             }
             Step::Known(_, tenant, outcome) => self.tell(number, &tenant, outcome),
-            Step::Wait(patience) => self.wait_for(number, patience),
+            Step::Wait(patience) => {
+                self.wait_for(number, patience);
+                // One that has said all is read to its end: nothing will tell of it again.
+                if self.guests[number].as_ref().is_some_and(|guest| guest.readable) {
+                    self.again.push(number);
+                }
+            }
             Step::Back(more) => self.go(number, more),
         }
     }
