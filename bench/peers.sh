@@ -11,7 +11,7 @@ NATS=${NATS_SERVER:-nats-server}
 
 usage() {
   cat <<'END'
-./x bench --peers [--install] [--data DIR] [--seconds S] [--rounds N] [--bytes N] [--json]
+./x bench --peers [--install] [--data DIR] [--seconds S] [--rounds N] [--bytes N] [--publishers N,N…] [--json]
 
   --install     first `apt-get install redis-server nats-server`; without it nothing is installed
   --data DIR    where the servers write; the disk that is measured [default: the target directory]
@@ -26,7 +26,7 @@ main() {
       --peers) ;;
       --install) install=yes ;;
       --data) data=${2:?"--data needs a directory"}; shift ;;
-      --seconds | --rounds | --bytes) flags="$flags $1 ${2:?"$1 needs a number"}"; shift ;;
+      --seconds | --rounds | --bytes | --publishers) flags="$flags $1 ${2:?"$1 needs a number"}"; shift ;;
       --json) flags="$flags $1" ;;
       -h | --help) usage; exit 0 ;;
       *) echo "error: --peers knows no \"$1\"" >&2; usage >&2; exit 2 ;;

@@ -18,7 +18,8 @@ use std::time::Duration;
 use wire::{Kind, Peer};
 
 const USAGE: &str = "\
-usage: peers [--everwhen ADDR] [--redis ADDR] [--nats ADDR] [--seconds S] [--rounds N] [--bytes N] [--json]
+usage: peers [--everwhen ADDR] [--redis ADDR] [--nats ADDR] [--seconds S] [--rounds N] [--bytes N]
+             [--publishers N,N…] [--json]
        peers --free-port";
 
 /// What is measured, and how long.
@@ -27,6 +28,8 @@ pub struct Plan {
     pub seconds: Duration,
     pub rounds: usize,
     pub bytes: usize,
+    /// How many publish at once; each of these by itself.
+    pub publishers: Vec<usize>,
     pub json: bool,
 }
 
@@ -48,8 +51,8 @@ fn fail(error: &str) {
 }
 
 fn plan(args: &[String]) -> Result<Plan, String> {
-    let mut plan =
-        Plan { peers: Vec::new(), seconds: Duration::from_secs(2), rounds: 3, bytes: 512, json: false };
+    let (seconds, publishers) = (Duration::from_secs(2), vec![1, 16, 256]);
+    let mut plan = Plan { peers: Vec::new(), seconds, rounds: 3, bytes: 512, publishers, json: false };
     let mut args = args.iter();
     while let Some(flag) = args.next() {
         if flag == "--json" {
@@ -66,6 +69,10 @@ fn plan(args: &[String]) -> Result<Plan, String> {
             "--nats" => plan.peers.push(peer(Kind::Nats)?),
             "--seconds" => plan.seconds = Duration::from_secs_f64(value.parse().map_err(|_| wrong())?),
             "--rounds" => plan.rounds = value.parse::<usize>().map_err(|_| wrong())?.max(1),
+            "--publishers" => {
+                let counts: Result<_, _> = value.split(',').map(str::parse).collect();
+                plan.publishers = counts.map_err(|_| wrong())?;
+            }
             "--bytes" => plan.bytes = value.parse().map_err(|_| wrong())?,
             _ => return Err(format!("there is no flag \"{flag}\"\n{USAGE}")),
         }
@@ -79,7 +86,7 @@ fn measure(plan: &Plan) -> Result<String, String> {
         on_one_thread(wire::prepare(*peer))?;
     }
     let mut published = Vec::new();
-    for publishers in [1, 16, 256] {
+    for publishers in plan.publishers.iter().copied() {
         for round in 0..plan.rounds {
             for peer in &plan.peers {
                 let rate = publish::run(*peer, publishers, plan).map_err(|error| error.to_string())?;

@@ -8,29 +8,29 @@ use crate::wire::Kind;
 type Published = (Kind, usize, Rate);
 type Delivered = (Kind, Rate);
 
-const LOADS: [usize; 3] = [1, 16, 256];
-
 pub fn render(kinds: &[Kind], published: &[Published], delivered: &[Delivered], json: bool) -> String {
     if json { lines(kinds, published, delivered) } else { table(kinds, published, delivered) }
 }
 
 fn table(kinds: &[Kind], published: &[Published], delivered: &[Delivered]) -> String {
-    let mut out =
-        String::from("| events/s · p95 ms | 1 publisher | 16 | 256 | delivery at 1,000/s, p50 / p95 ms |\n");
-    out.push_str("|---|---|---|---|---|\n");
+    let loads = loads(published);
+    let mut out = String::from("| events/s · p95 ms ");
+    loads.iter().for_each(|load| _ = write!(out, "| {load} at once "));
+    out.push_str("| delivery at 1,000/s, p50 / p95 ms |\n");
+    out.push_str(&"|---".repeat(loads.len() + 2));
+    out.push_str("|\n");
     for kind in kinds {
-        let cells = LOADS.map(|load| {
-            let rate = at(published, *kind, load);
+        let cell = |load: &usize| {
+            let rate = at(published, *kind, *load);
             format!("{:.0} · {:.2}", rate.per_s, ms(rate.p95_us))
-        });
+        };
+        let cells: Vec<String> = loads.iter().map(cell).collect();
         let late = delivery(delivered, *kind);
         let late = format!("{:.2} / {:.2}", ms(late.p50_us), ms(late.p95_us));
         let _ = writeln!(out, "| {} | {} | {late} |", kind.name(), cells.join(" | "));
     }
     for peer in kinds.iter().filter(|kind| **kind != Kind::Everwhen && kinds.contains(&Kind::Everwhen)) {
-        let ratios = LOADS.map(|load| {
-            format!("{:.2} ×", at(published, Kind::Everwhen, load).per_s / at(published, *peer, load).per_s)
-        });
+        let ratios: Vec<String> = loads.iter().map(|load| ratio(published, *peer, *load)).collect();
         let ours = f64::from(delivery(delivered, Kind::Everwhen).p95_us);
         let late = ours / f64::from(delivery(delivered, *peer).p95_us.max(1));
         let _ = writeln!(out, "| *ours to {}* | {} | p95 {late:.2} × |", peer.name(), ratios.join(" | "));
@@ -42,7 +42,7 @@ fn lines(kinds: &[Kind], published: &[Published], delivered: &[Delivered]) -> St
     let mut out = String::new();
     for kind in kinds {
         let name = kind.name();
-        for load in LOADS {
+        for load in loads(published) {
             let Rate { per_s, p50_us, p95_us } = at(published, *kind, load);
             let _ = writeln!(
                 out,
@@ -56,6 +56,24 @@ fn lines(kinds: &[Kind], published: &[Published], delivered: &[Delivered]) -> St
         );
     }
     out
+}
+
+/// How many published at once, as measured.
+fn loads(published: &[Published]) -> Vec<usize> {
+    let mut loads: Vec<usize> = published.iter().map(|(_, load, _)| *load).collect();
+    loads.dedup();
+    loads
+}
+
+/// Ours to the peer's. Round by round, and the one in the middle of that: a slow moment of the machine meets both.
+fn ratio(published: &[Published], peer: Kind, load: usize) -> String {
+    let of = |kind| published.iter().filter(move |(of, at, _)| *of == kind && *at == load);
+    let rounds = of(Kind::Everwhen).zip(of(peer)).map(|((.., ours), (.., theirs))| ours.per_s / theirs.per_s);
+    let mut rounds: Vec<f64> = rounds.collect();
+    rounds.sort_by(f64::total_cmp);
+    let at = |place: usize| rounds.get(place).copied().unwrap_or(f64::NAN);
+    let last = rounds.len().saturating_sub(1);
+    format!("{:.2} × ({:.2} to {:.2})", at(rounds.len() / 2), at(0), at(last))
 }
 
 fn ms(micros: u32) -> f64 {

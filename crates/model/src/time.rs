@@ -72,6 +72,13 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// As it is shown, without the detour of formatting.
+    pub fn push_to(self, out: &mut String) {
+        out.push_str(instant::write(self, &mut [0; instant::LENGTH_MAX]));
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(instant::write(*self, &mut [0; instant::LENGTH_MAX]))

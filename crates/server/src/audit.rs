@@ -17,6 +17,7 @@ use engine::{Caller, Tenant};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
+use model::digits::digits;
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
@@ -133,7 +134,8 @@ pub fn request_id() -> String {
 pub fn fresh_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     static START: LazyLock<String> = LazyLock::new(start);
-    format!("req_{}_{}", *START, NEXT.fetch_add(1, Ordering::Relaxed))
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    ["req_", START.as_str(), "_", digits(number, &mut [0; 20])].concat()
 }
 
 /// A name that no other start has.

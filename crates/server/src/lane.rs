@@ -207,5 +207,5 @@ async fn answered(asked: Asked, doors: &Doors, out: &mut String) {
         Ok(Err(panic)) => Err(guard::bug(&*panic)),
         Err(_) => Err(guard::too_long(doors.patience.answer)),
     };
-    write::answer(outcome, (&tenant, doors), out);
+    write::answer(outcome, (&tenant, doors, doors.engine.now()), out);
 }

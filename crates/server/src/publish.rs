@@ -215,16 +215,15 @@ fn many(outcomes: &[Outcome]) -> Response {
 /// What [`Outcome::to_json`] says, written straight into the answer, because it is on the path of every
 /// publish.
 pub fn write_outcome(out: &mut String, outcome: &Outcome) {
-    use std::fmt::Write;
     match outcome {
         Outcome::Recorded(receipt) => {
             out.push_str("{\"id\":");
             push_text(out, &receipt.id);
             out.push_str(",\"position\":");
             out.push_str(digits(receipt.position, &mut [0; 20]));
-            // Writing to a String cannot fail.
-            let _ = write!(out, ",\"recorded_at\":\"{}\"", receipt.recorded_at);
-            out.push_str(if receipt.duplicate { ",\"duplicate\":true}" } else { "}" });
+            out.push_str(",\"recorded_at\":\"");
+            receipt.recorded_at.push_to(out);
+            out.push_str(if receipt.duplicate { "\",\"duplicate\":true}" } else { "\"}" });
         }
         other => out.push_str(&other.to_json().to_string()),
     }

@@ -7,9 +7,10 @@
 //! switches between threads for both. A connection comes here when its first publish has been answered, and goes back to its task
 //! with the first request that is not plain, or that has to wait for something.
 //!
-//! **Invariant:** nothing blocks here but a commit, and that only when nobody else is waiting.
+//! **Invariant:** nothing blocks here but a commit, and that only when nobody else waits, or all who do wait for it.
 
 mod guest;
+mod lone;
 mod round;
 mod shown;
 
@@ -27,9 +28,12 @@ use self::round::Thread;
 use super::Read;
 use crate::{Doors, aside, guard};
 
-/// One thread for so many cores: the rest is for writers, and for everything else that is asked.
+/// One thread for so many cores: the rest is for writers, and for everything else that is asked. With fewer cores there are two
+/// threads, which commit what they read: while one waits for the disk, the other reads.
 const CORES_A_THREAD: usize = 4;
 const THREADS_MAX: usize = 8;
+/// So many connections the first thread has before the next has any: few publish with the fewest syncs from one thread.
+const FEW: usize = 32;
 /// The bell's; connections have numbers from 0.
 const BELL: Token = Token(usize::MAX);
 
@@ -37,12 +41,13 @@ const BELL: Token = Token(usize::MAX);
 #[derive(Default)]
 pub struct Many {
     entrances: Vec<Arc<Entrance>>,
-    next: AtomicUsize,
 }
 
 /// Where connections come in.
 struct Entrance {
     waiting: Mutex<Waiting>,
+    /// How many are inside, or about to be.
+    inside: AtomicUsize,
     bell: Waker,
 }
 
@@ -54,29 +59,31 @@ struct Waiting {
 }
 
 /// Runs until the server stops; whoever has started them waits for them.
-pub struct Threads(Vec<(Poll, Arc<Entrance>)>);
+pub struct Threads {
+    behind: Vec<(Poll, Arc<Entrance>)>,
+    /// They commit, too.
+    commit: bool,
+}
 
 impl Many {
     /// The entrances, and the threads behind them, which do not run yet. Without a single one connections are served by their tasks.
     pub fn new() -> (Many, Threads) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let wanted = (cores / CORES_A_THREAD).clamp(1, THREADS_MAX);
+        let commit = cores < CORES_A_THREAD;
+        let wanted = if commit { cores.min(2) } else { (cores / CORES_A_THREAD).min(THREADS_MAX) };
         let made: io::Result<Vec<_>> = (0..wanted).map(|_| made()).collect();
         let made = made.unwrap_or_else(|error| {
             tracing::warn!(%error, "connections that publish are served one by one");
             Vec::new()
         });
         let entrances = made.iter().map(|(_, entrance)| entrance.clone()).collect();
-        (Many { entrances, next: AtomicUsize::new(0) }, Threads(made))
+        (Many { entrances }, Threads { behind: made, commit })
     }
 
     /// Serves a connection whose last request was answered; comes back with the next that cannot be answered here. False: no more
     /// will come. `None`: it is over.
     pub async fn serve(&self, socket: TcpStream, doors: &Doors) -> Option<(TcpStream, Read, bool)> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(entrance) = self.entrances.get(turn % self.entrances.len().max(1)) else {
-            return Some((socket, Read::default(), true));
-        };
+        let Some(entrance) = self.entrance() else { return Some((socket, Read::default(), true)) };
         let (back, came_back) = oneshot::channel();
         entrance.enter(Guest::new(socket.into_std().ok()?, back));
         let Back { socket, read, more } = came_back.await.ok()?;
@@ -89,6 +96,12 @@ impl Many {
         Some((socket, read, more))
     }
 
+    /// The first that has only few inside, else the one with the fewest.
+    fn entrance(&self) -> Option<&Arc<Entrance>> {
+        let few = self.entrances.iter().find(|entrance| entrance.inside() < FEW);
+        few.or_else(|| self.entrances.iter().min_by_key(|entrance| entrance.inside()))
+    }
+
     /// The server is about to stop, or stops: all threads look at its phase.
     pub fn ring(&self) {
         self.entrances.iter().for_each(|entrance| entrance.ring());
@@ -98,21 +111,26 @@ impl Many {
 fn made() -> io::Result<(Poll, Arc<Entrance>)> {
     let poll = Poll::new()?;
     let bell = Waker::new(poll.registry(), BELL)?;
-    Ok((poll, Arc::new(Entrance { waiting: Mutex::default(), bell })))
+    Ok((poll, Arc::new(Entrance { waiting: Mutex::default(), inside: AtomicUsize::new(0), bell })))
 }
 
 impl Threads {
     pub fn start(self, doors: &Arc<Doors>) -> Vec<aside::Thread> {
-        let started = self.0.into_iter().enumerate();
-        started.filter_map(|(n, (poll, entrance))| start(n, poll, entrance, doors.clone())).collect()
+        let Threads { behind, commit } = self;
+        let serve = |(poll, entrance): (Poll, Arc<Entrance>)| {
+            let (open, doors) = (entrance.clone(), doors.clone());
+            (entrance, move || Thread::new(poll, open, doors, commit).run())
+        };
+        let started = behind.into_iter().map(serve).enumerate();
+        started.filter_map(|(n, (entrance, run))| start(n, entrance, run)).collect()
     }
 }
 
 /// Where nobody serves any more, or there is no thread to be had, the entrance is closed: tasks go on by themselves.
-fn start(n: usize, poll: Poll, entrance: Arc<Entrance>, doors: Arc<Doors>) -> Option<aside::Thread> {
+fn start(n: usize, entrance: Arc<Entrance>, serve: impl FnOnce() + Send + 'static) -> Option<aside::Thread> {
     let open = entrance.clone();
     let run = move || {
-        let served = catch_unwind(AssertUnwindSafe(|| Thread::new(poll, open.clone(), doors).run()));
+        let served = catch_unwind(AssertUnwindSafe(serve));
         open.close();
         if let Err(panic) = served {
             guard::bug(&*panic);
@@ -136,9 +154,18 @@ impl Entrance {
         if waiting.closed {
             return guest.leave(true);
         }
+        self.inside.fetch_add(1, Ordering::Relaxed);
         waiting.guests.push(guest);
         drop(waiting);
         self.ring();
+    }
+
+    fn left(&self) {
+        self.inside.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn inside(&self) -> usize {
+        self.inside.load(Ordering::Relaxed)
     }
 
     fn ring(&self) {
@@ -151,5 +178,26 @@ impl Entrance {
         let mut waiting = self.waiting();
         waiting.closed = true;
         waiting.guests.drain(..).for_each(|guest| guest.leave(true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_are_with_the_first_and_many_are_shared_out() {
+        let entrances: Vec<_> = (0..2).map(|_| made().unwrap().1).collect();
+        let many = Many { entrances };
+        let come = |count: usize| {
+            (0..count).for_each(|_| _ = many.entrance().unwrap().inside.fetch_add(1, Ordering::Relaxed));
+            many.entrances.iter().map(|entrance| entrance.inside()).collect::<Vec<_>>()
+        };
+        assert_eq!(come(FEW), [FEW, 0]);
+        assert_eq!(come(FEW), [FEW, FEW]);
+        assert_eq!(come(10), [FEW + 5, FEW + 5]);
+        many.entrances[0].left();
+        assert_eq!(come(1), [FEW + 5, FEW + 5], "the place that was left is taken");
+        assert!(Many::default().entrance().is_none());
     }
 }

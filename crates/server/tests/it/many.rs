@@ -31,25 +31,31 @@ fn guest(server: &Server) -> Client {
     client
 }
 
+/// More than one thread takes, where there are two; each of them commits, if there are few cores.
 #[test]
 fn they_are_served_without_any_task() {
+    const CLIENTS: usize = 80;
     let server = Server::start();
-    let mut clients: Vec<Client> = (0..20).map(|_| guest(&server)).collect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| guest(&server)).collect();
     let held = server.hold_tasks();
-    for (n, client) in clients.iter_mut().enumerate() {
-        client.write(&request(&format!(r#"{{"topic":"a.c","payload":{n}}}"#)));
+    let mut positions: Vec<u64> = Vec::new();
+    for round in 0..5 {
+        for (n, client) in clients.iter_mut().enumerate() {
+            let n = round * CLIENTS + n;
+            client.write(&request(&format!(r#"{{"topic":"a.c","payload":{n}}}"#)));
+        }
+        let replies = clients.iter_mut().map(|client| client.reply().ok(201));
+        positions.extend(replies.map(|reply| reply["position"].as_u64().unwrap()));
     }
-    let mut positions: Vec<u64> =
-        clients.iter_mut().map(|client| client.reply().ok(201)["position"].as_u64().unwrap()).collect();
     drop(held);
     positions.sort_unstable();
     positions.dedup();
-    assert_eq!(positions.len(), 20, "each has a place of its own");
-    let found = server.get("/v1/events?topic=a.c&limit=100").ok(200);
+    assert_eq!(positions.len(), 5 * CLIENTS, "each has a place of its own");
+    let found = server.get("/v1/events?topic=a.c&limit=1000").ok(200);
     let mut said: Vec<i64> =
         found["events"].as_array().unwrap().iter().map(|event| event["payload"].as_i64().unwrap()).collect();
     said.sort_unstable();
-    assert_eq!(said, (0..20).collect::<Vec<_>>());
+    assert_eq!(said, (0..5 * CLIENTS as i64).collect::<Vec<_>>());
 }
 
 #[test]

@@ -10,10 +10,11 @@ use engine::tray::{Laid, Tray};
 use engine::{Caller, Outcome, Post, Posted, Tenant};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use model::Problem;
+use model::{Problem, Timestamp};
 use tokio::sync::watch;
 
 use super::guest::{Came, Doing, Guest};
+use super::lone::Lone;
 use super::shown::Shown;
 use super::{BELL, Entrance};
 use crate::lane::head::{self, Begun, Plain};
@@ -25,6 +26,8 @@ const EVENTS_MAX: usize = 1_024;
 const SCRATCH_BYTES: usize = 16 * 1_024;
 /// How often in one round those are answered who have sent several requests at once.
 const TURNS_MAX: usize = 4;
+/// How long at most is read on before a commit, while more comes. Less than a sync takes, and nobody is waited for.
+const GATHER_MAX: Duration = Duration::from_micros(100);
 
 pub struct Thread {
     poll: Poll,
@@ -40,11 +43,17 @@ pub struct Thread {
     serial: u32,
     /// Whose writers have to be told of posts.
     posted: Vec<Tenant>,
-    /// How many posts are with writers.
+    /// How many posts are not answered yet, and how many of them writers have been told of.
     asked: usize,
+    sent: usize,
+    /// Batches are committed on this thread, too.
+    commits: bool,
+    lone: Lone,
     /// When to look who has taken too long.
     look_at: Duration,
     now: Duration,
+    /// The same moment by the clock.
+    at: Timestamp,
     scratch: Vec<u8>,
     answer: String,
     laid: Vec<Laid>,
@@ -77,7 +86,8 @@ impl Step {
 }
 
 impl Thread {
-    pub fn new(poll: Poll, entrance: Arc<Entrance>, doors: Arc<Doors>) -> Thread {
+    /// `commits`: there is no core to spare for a writer beside this thread.
+    pub fn new(poll: Poll, entrance: Arc<Entrance>, doors: Arc<Doors>, commits: bool) -> Thread {
         let bell = entrance.clone();
         let revoked = doors.engine.authority().changes();
         Thread {
@@ -91,8 +101,12 @@ impl Thread {
             serial: 0,
             posted: Vec::new(),
             asked: 0,
+            sent: 0,
+            commits,
+            lone: Lone::default(),
             look_at: Duration::MAX,
             now: Duration::ZERO,
+            at: Timestamp::EPOCH,
             scratch: vec![0; SCRATCH_BYTES],
             answer: String::new(),
             laid: Vec::new(),
@@ -114,12 +128,10 @@ impl Thread {
                 return;
             }
             self.tray.come_back();
-            self.now = self.doors.engine.real();
-            for event in events.iter().filter(|event| event.token() != BELL) {
-                let Token(number) = event.token();
-                self.heard(number, event);
-            }
+            (self.now, self.at) = (self.doors.engine.real(), self.doors.engine.now());
+            self.hear(&events);
             self.let_in();
+            self.gather(&mut events);
             self.answer_all();
             if self.now >= self.look_at {
                 self.look();
@@ -173,6 +185,26 @@ impl Thread {
                 Ok(()) => self.serve(number),
                 Err(_) => self.go(number, true),
             }
+        }
+    }
+
+    fn hear(&mut self, events: &Events) {
+        for event in events.iter().filter(|event| event.token() != BELL) {
+            let Token(number) = event.token();
+            self.heard(number, event);
+        }
+    }
+
+    /// Reads on as long as something comes, before a commit here: what is committed together costs one sync, and while it lasts
+    /// nobody reads.
+    fn gather(&mut self, events: &mut Events) {
+        let until = self.now + GATHER_MAX;
+        while self.commits_here() && self.doors.engine.real() < until {
+            let heard = self.poll.poll(events, Some(Duration::ZERO));
+            if heard.is_err() || events.is_empty() {
+                return;
+            }
+            self.hear(events);
         }
     }
 
@@ -259,14 +291,20 @@ impl Thread {
         };
         match catch_unwind(AssertUnwindSafe(|| tenant.post(&caller, draft, (&self.tray, ticket)))) {
             Ok(Posted::Queued(post)) => {
-                if !self.posted.iter().any(|known| known.name() == tenant.name()) {
-                    self.posted.push(tenant);
-                }
+                self.note(tenant);
                 Step::Posted(plain.length, post)
             }
             Ok(Posted::Known(outcome)) => Step::Known(plain.length, tenant, outcome),
             Ok(Posted::Later) => Step::Back(true),
             Err(panic) => Step::Known(plain.length, tenant, Err(guard::bug(&*panic))),
+        }
+    }
+
+    /// The writer of this tenant has to be told.
+    fn note(&mut self, tenant: Tenant) {
+        self.lone.note(tenant.name(), self.now);
+        if !self.posted.iter().any(|known| known.name() == tenant.name()) {
+            self.posted.push(tenant);
         }
     }
 
@@ -280,8 +318,7 @@ impl Thread {
         };
         let now = (self.now, self.changes());
         let guest = self.guests[number].as_mut()?;
-        let known =
-            guest.shown.take().filter(|shown| shown.holds(authorization, now, self.doors.engine.now()));
+        let known = guest.shown.take().filter(|shown| shown.holds(authorization, now, self.at));
         let shown = match known {
             Some(known) => known,
             None => match rights::may_publish(Some(authorization), &self.doors)? {
@@ -327,20 +364,30 @@ impl Thread {
 
     /// One request that nobody else waits behind is written here: two threads would only wake each other for it.
     fn send(&mut self) {
-        let alone = self.asked == 1;
+        if self.posted.is_empty() {
+            return;
+        }
+        let here = self.asked == 1 || self.commits_here();
         for tenant in mem::take(&mut self.posted) {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tenant.send(alone))) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tenant.send(here))) {
                 guard::bug(&*panic);
             }
         }
-        if alone {
+        self.sent = self.asked;
+        if here {
             self.now = self.doors.engine.real();
         }
+    }
+
+    /// Whether a batch is to be committed on this thread: no writer is at work for it, and nobody waits for what is not theirs.
+    fn commits_here(&self) -> bool {
+        self.commits && self.asked > 0 && self.sent == 0 && self.lone.is_alone(self.now)
     }
 
     /// One who was told that it took too long, or has gone, is not told again.
     fn answered(&mut self, laid: Laid) {
         self.asked = self.asked.saturating_sub(1);
+        self.sent = self.sent.saturating_sub(1);
         let number = number_of(laid.ticket);
         let guest = self.guests.get_mut(number).and_then(Option::as_mut);
         let Some(guest) = guest.filter(|guest| guest.ticket == laid.ticket) else { return };
@@ -353,7 +400,7 @@ impl Thread {
 
     fn tell(&mut self, number: usize, tenant: &Tenant, outcome: Result<Outcome, Problem>) {
         let mut answer = mem::take(&mut self.answer);
-        write::answer(outcome, (tenant, &self.doors), &mut answer);
+        write::answer(outcome, (tenant, &self.doors, self.at), &mut answer);
         self.say(number, answer.as_bytes());
         self.answer = answer;
     }
@@ -416,6 +463,7 @@ impl Thread {
     fn taken(&mut self, number: usize) -> Option<Guest> {
         let guest = self.guests[number].take()?;
         self.free.push(number);
+        self.entrance.left();
         Some(guest)
     }
 }
