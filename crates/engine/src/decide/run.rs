@@ -7,12 +7,11 @@ mod answer;
 mod logic;
 mod refused;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::event::Event;
 use model::record::{AutomationSet, Backoff, How, Outcome, RunMoved, RunRecord};
-use model::{Code, Position, Problem};
+use model::{Code, Position, Problem, Timestamp};
 use serde_json::Value;
 
 use super::{Refusal, effect, subscription};
@@ -21,11 +20,9 @@ use crate::automation::Automations;
 use crate::command::{Answer, RunCommand, Toggle};
 use crate::draft::Draft;
 use crate::faults::planted;
-use crate::gate::mode;
-use crate::route::{self, start, wake_due};
+use crate::route::{self, at_once, start, wake_due};
 use crate::run::{Wait, WaitKind};
 use crate::schedule;
-use crate::state::State;
 use crate::state::run::{DRAINING, Timer};
 use crate::walk::{self, Invoked, Stopped};
 
@@ -203,44 +200,43 @@ fn looked(
     Ok(done(draft))
 }
 
-/// Serves what is due by now, oldest first. What would find a run in its way that has just begun follows when that has walked:
-/// one that takes no time must not keep others from starting only because all came due at once.
+/// Serves what is due by now, oldest first. What one timer leads to is over before the next is looked at, as far as it waits for
+/// nothing: which of two comes first must not say whether the other finds something in its way. What is too much for one
+/// commit walks on after it, and the rest of the timers follow then.
 fn due(draft: &mut Draft<'_>) -> Result<Answer, Refusal> {
-    let mut begun: BTreeSet<String> = BTreeSet::new();
     for _ in 0..DUE_MAX {
-        let Some((at, timer)) = draft.state.runs.timers.first().cloned() else { break };
-        if at > draft.now || starts(draft.state, &timer).is_some_and(|automation| begun.contains(automation))
-        {
-            break;
-        }
-        let first = draft.next();
-        match timer.clone() {
-            // One that was held to its length may be left over from a wait that ended otherwise.
-            Timer::Wait(id) if !planted("fire_by_index_id") && !is_waiting(draft, id)? => {}
-            Timer::Wait(id) => route::end_wait(draft, id, How::Timeout, None, Value::Null)?,
-            Timer::Recheck(id) => route::recheck_wait(draft, id)?,
-            Timer::Run(run) => walk::time_out(draft, run)?,
-            Timer::Pending(id) => wake_due::go_on(draft, id)?,
-            Timer::Schedule { automation, trigger } => schedule::fire(draft, &automation, &trigger)?,
-        }
+        let Some((at, timer)) = next_due(draft) else { break };
+        let since = draft.next();
+        fire(draft, &timer)?;
         // Whatever it came to, this timer is over; one that was armed anew is a later one.
         draft.state.runs.timers.remove(&(at, timer));
-        let state = &draft.state;
-        let fresh = state.runs.ready.iter().rev().take_while(|run| **run >= first);
-        let in_the_way = fresh.filter(|run| mode::is_in_the_way(state, **run));
-        begun.extend(in_the_way.filter_map(|run| Some(state.runs.live.get(run)?.automation.clone())));
+        if next_due(draft).is_some() {
+            route::all(draft)?;
+            at_once::walk_since(draft, since)?;
+            if !at_once::is_over(draft, since) {
+                break;
+            }
+        }
     }
-    let more = draft.state.runs.timers.first().is_some_and(|(at, _)| *at <= draft.now);
+    let more = next_due(draft).is_some();
     Ok(Answer::Admitted { more })
 }
 
-/// The automation that a timer may start a run of.
-fn starts<'a>(state: &'a State, timer: &'a Timer) -> Option<&'a str> {
+fn next_due(draft: &Draft<'_>) -> Option<(Timestamp, Timer)> {
+    draft.state.runs.timers.first().filter(|(at, _)| *at <= draft.now).cloned()
+}
+
+fn fire(draft: &mut Draft<'_>, timer: &Timer) -> Result<(), Refusal> {
     match timer {
-        Timer::Pending(id) => state.pending().get(id).map(|pending| pending.automation.as_str()),
-        Timer::Schedule { automation, .. } => Some(automation),
-        _ => None,
+        // One that was held to its length may be left over from a wait that ended otherwise.
+        Timer::Wait(id) if !planted("fire_by_index_id") && !is_waiting(draft, *id)? => {}
+        Timer::Wait(id) => route::end_wait(draft, *id, How::Timeout, None, Value::Null)?,
+        Timer::Recheck(id) => route::recheck_wait(draft, *id)?,
+        Timer::Run(run) => walk::time_out(draft, *run)?,
+        Timer::Pending(id) => wake_due::go_on(draft, *id)?,
+        Timer::Schedule { automation, trigger } => schedule::fire(draft, automation, trigger)?,
     }
+    Ok(())
 }
 
 fn is_waiting(draft: &Draft<'_>, (run, wait): crate::run::WaitId) -> Result<bool, Refusal> {

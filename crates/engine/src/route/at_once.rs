@@ -1,7 +1,7 @@
 //! What an event starts is over before the next event of the same commit is looked at, as far as it waits for nothing.
 //!
-//! So events of one array, and what one run publishes and writes, come to what they would come to one after the other: a run that
-//! takes no time is in nobody's way. What a walk publishes is routed in its turn, after what was there before.
+//! So events of one array, what one run publishes and writes, and timers of one instant come to what they would come to one after the
+//! other: a run that takes no time is in nobody's way. What a walk publishes is routed in its turn, after what was there before.
 
 use std::collections::VecDeque;
 
@@ -39,6 +39,11 @@ pub fn walk_since(draft: &mut Draft<'_>, since: Position) -> Result<()> {
         put(draft.state, &mut next, fresh);
     }
     Ok(())
+}
+
+/// Whether nothing that became ready at `since` or later can walk on, and the commit has room for more.
+pub fn is_over(draft: &Draft<'_>, since: Position) -> bool {
+    !is_long(draft) && ready_since(draft.state, since).is_empty()
 }
 
 /// As between commits: first those that others would find in their way.

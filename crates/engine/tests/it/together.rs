@@ -5,6 +5,7 @@ use std::time::Duration;
 use engine::command::Toggle;
 use engine::history::read::Wanted;
 use engine::settings::{AttentionRule, Verdict};
+use engine::tenant::backtest::Edge;
 use engine::{Caller, Draft, Settings};
 use model::topic::Pattern;
 use serde_json::{Value, json};
@@ -43,6 +44,58 @@ async fn each_publish_that_was_deferred_to_one_instant_finds_the_run_before_it_o
         }
         rig.pass(4);
         assert_eq!(numbers(&rig), every(), "{mode}");
+    }
+}
+
+/// `p` publishes `in.y`, which `a` takes at once; both also wait for a silence of their own.
+const TWO_SILENCES: &str = "- automation: p\n  mode: MODE\n  triggers: [{event: in.p, debounce: {for: 10s}}]\n  actions: [{publish: {topic: in.y, payload: {n: 1}}}]\n- automation: a\n  triggers: [{id: slow, event: in.a, debounce: {for: 10s}}, {id: y, event: in.y}]\n  actions: [{publish: {topic: out.x, payload: {n: \"{{ event.payload.n }}\"}}}]\n";
+
+#[tokio::test]
+async fn what_one_timer_leads_to_is_over_before_the_next_of_its_instant() {
+    for mode in MODES {
+        let yaml = TWO_SILENCES.replace("MODE", mode);
+        for (order, seen) in [(["in.p", "in.a"], [1, 0]), (["in.a", "in.p"], [0, 1])] {
+            let mut rig = rig(&yaml).await;
+            for topic in order {
+                publish(&rig, topic, json!({ "n": 0 })).await;
+            }
+            rig.pass(10);
+            assert_eq!(numbers(&rig), seen, "{mode}, {order:?}");
+            rig.crash();
+            assert_eq!(numbers(&rig), seen, "{mode}, {order:?}, after a crash");
+            let checked = lang::declare::check_workspace(&[("a.yaml".to_owned(), yaml.clone())].into());
+            let to = Edge::Position(rig.tenant.head());
+            let told = rig.tenant.backtest(&checked.definitions, (Edge::Position(1), to)).unwrap();
+            let of =
+                told["automations"].as_array().unwrap().iter().find(|of| of["automation"] == "a").unwrap();
+            assert_eq!((&of["would"], &of["did"]), (&json!(2), &json!(2)), "{mode}, {order:?}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_loop_that_yields_is_over_for_the_next_timer_of_its_instant() {
+    let yaml = TWO_SILENCES.replace(
+        "actions: [{publish: {topic: in.y",
+        "actions: [{repeat: {count: 250, do: [{vars: {i: \"{{ index }}\"}}]}}, {publish: {topic: in.y",
+    );
+    let rig = rig(&yaml.replace("MODE", "single")).await;
+    for topic in ["in.p", "in.a"] {
+        publish(&rig, topic, json!({ "n": 0 })).await;
+    }
+    rig.pass(10);
+    assert_eq!(numbers(&rig), [1, 0]);
+}
+
+#[tokio::test]
+async fn more_timers_of_one_instant_than_a_commit_serves_all_run_in_their_order() {
+    let yaml = "automation: copy\nmode: MODE\ntriggers: [{event: in.x, debounce: {for: 10s, key: event.payload.n}}]\nactions:\n  - publish: {topic: out.x, payload: {n: \"{{ event.payload.n }}\"}}\n";
+    for mode in MODES {
+        let rig = rig(&yaml.replace("MODE", mode)).await;
+        let drafts = (0..300).map(|n| Draft::new("in.x", &json!({ "n": n }))).collect();
+        rig.tenant.publish_all(&Caller::local(), drafts).await.unwrap();
+        rig.pass(10);
+        assert_eq!(numbers(&rig), (0..300).collect::<Vec<u64>>(), "{mode}");
     }
 }
 
