@@ -115,8 +115,13 @@ Examples:
         tokens: usize,
     },
     /// What a quiet tenant feels of a neighbour that floods against its quota
-    #[command(after_long_help = "Examples:\n  everwhen bench tenants --json")]
+    #[command(
+        after_long_help = "Examples:\n  everwhen bench tenants --json\n  everwhen bench tenants --http"
+    )]
     Tenants {
+        /// Over HTTP, each with a token, instead of in process
+        #[arg(long)]
+        http: bool,
         /// Events a second of the quiet one
         #[arg(long, default_value_t = 200)]
         rate: u64,
@@ -327,8 +332,9 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
             if http { deliver::run_http(dir, load) } else { deliver::run(dir, load) }
         }
         Bench::Auth { tokens } => block_on(auth::run(dir, tokens)),
-        Bench::Tenants { rate, events, publishers, quota } => {
-            block_on(tenants::run(dir, tenants::Load { rate, events: events.max(1), publishers, quota }))
+        Bench::Tenants { http, rate, events, publishers, quota } => {
+            let load = tenants::Load { rate, events: events.max(1), publishers, quota };
+            if http { http::tenants::run(dir, load) } else { block_on(tenants::run(dir, load)) }
         }
         Bench::Check { declarations } => check::run(dir, declarations),
         Bench::Expr => expr::run(dir),

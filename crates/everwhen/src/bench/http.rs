@@ -2,6 +2,7 @@
 
 mod connection;
 pub mod deliver;
+pub mod tenants;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use engine::authority::{Role, Terms};
-use engine::{Caller, Engine, Options};
+use engine::{Caller, Engine, Options, Tenant};
 use model::Problem;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -56,7 +57,11 @@ impl Served {
         let address = listener.local_addr().map_err(failed)?;
         let default_tenant = engine::DEFAULT_TENANT.to_owned();
         let options = server::Options { listener, token: None, no_auth: !auth, default_tenant, tls: None };
-        let token = if auth { Some(runtime.block_on(token(&engine))?) } else { None };
+        let token = if auth {
+            Some(runtime.block_on(async { token(&engine, &engine.main()?).await })?)
+        } else {
+            None
+        };
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = runtime.spawn(server::serve(engine.clone(), options, async move {
             let _ = stopped.await;
@@ -75,9 +80,9 @@ impl Served {
 }
 
 /// A token that may publish, as the owner of a server would give it to a program.
-async fn token(engine: &Engine) -> Result<String, Problem> {
+async fn token(engine: &Engine, tenant: &Tenant) -> Result<String, Problem> {
     let terms = Terms { name: "bench".to_owned(), ..Terms::of(Role::Editor) };
-    Ok(engine.authority().create(&engine.main()?, &Caller::local(), terms).await?.0)
+    Ok(engine.authority().create(tenant, &Caller::local(), terms).await?.0)
 }
 
 /// `load.publishers` connections, each with one publish under way, until `load.events` are answered.

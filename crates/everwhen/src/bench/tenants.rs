@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::measure::{Latencies, report, round};
 
+/// After which the neighbour tries again: as soon as a client over a network would.
+pub const PAUSE: Duration = Duration::from_millis(1);
+
 #[derive(Clone, Copy)]
 pub struct Load {
     /// Events a second of the quiet one.
@@ -26,16 +29,34 @@ pub struct Load {
 pub async fn run(dir: &Path, load: Load) -> Result<Value, Problem> {
     let engine = Engine::open(dir)?;
     let (quiet, loud) = (engine.tenant("quiet")?, engine.tenant("loud")?);
-    engine
-        .set_quota(&Caller::local(), "loud", Quota { events_per_s: Some(load.quota), ..Quota::default() })
-        .await?;
-    steady(&quiet, load.rate, load.events.min(200)).await?;
-    let alone = steady(&quiet, load.rate, load.events).await?;
+    engine.set_quota(&Caller::local(), "loud", quota(load)).await?;
+    let publish = async |n| {
+        quiet.publish(&Caller::local(), Draft::new("bench.quiet", &json!({ "n": n }))).await.map(|_| ())
+    };
+    steady(load.rate, load.events.min(200), publish).await?;
+    let alone = steady(load.rate, load.events, publish).await?;
     let flood = Flood::begin(&loud, load.publishers);
-    let beside = steady(&quiet, load.rate, load.events).await?;
-    let (taken, refused) = flood.end().await;
+    let beside = steady(load.rate, load.events, publish).await?;
+    let neighbour = flood.end().await;
     drop((quiet, loud));
     engine.close().await?;
+    Ok(told(dir, load, Told { alone, beside, neighbour, http: false }))
+}
+
+/// What was measured.
+pub struct Told {
+    pub alone: Latencies,
+    pub beside: Latencies,
+    /// How many of the neighbour's events were taken, and how many refused.
+    pub neighbour: (u64, u64),
+    pub http: bool,
+}
+
+pub fn quota(load: Load) -> Quota {
+    Quota { events_per_s: Some(load.quota), ..Quota::default() }
+}
+
+pub fn told(dir: &Path, load: Load, Told { alone, beside, neighbour, http }: Told) -> Value {
     let mut result = Map::new();
     for (name, latencies) in [("alone", &alone), ("beside", &beside)] {
         let at = |percent| latencies.percentile_us(percent);
@@ -43,20 +64,25 @@ pub async fn run(dir: &Path, load: Load) -> Result<Value, Problem> {
     }
     let p99 = |latencies: &Latencies| latencies.percentile_us(99.0).max(1) as f64;
     result.insert("p99_ratio".into(), json!(round(p99(&beside) / p99(&alone), 3)));
-    result.insert("neighbour".into(), json!({"taken": taken, "refused": refused}));
+    result.insert("neighbour".into(), json!({"taken": neighbour.0, "refused": neighbour.1}));
+    let Load { rate, events, publishers, quota } = load;
     let args =
-        json!({"rate": load.rate, "events": load.events, "publishers": load.publishers, "quota": load.quota});
-    Ok(report("tenants", args, result, dir))
+        json!({"rate": rate, "events": events, "publishers": publishers, "quota": quota, "http": http});
+    report("tenants", args, result, dir)
 }
 
 /// Publishes at a steady rate; how long each took.
-async fn steady(tenant: &Tenant, rate: u64, events: u64) -> Result<Latencies, Problem> {
+pub async fn steady(
+    rate: u64,
+    events: u64,
+    mut publish: impl AsyncFnMut(u64) -> Result<(), Problem>,
+) -> Result<Latencies, Problem> {
     let (mut latencies, began) = (Latencies::with_capacity(events as usize), Instant::now());
     for n in 0..events {
         let due = began + Duration::from_secs_f64(n as f64 / rate.max(1) as f64);
         tokio::time::sleep_until(due.into()).await;
         let started = Instant::now();
-        tenant.publish(&Caller::local(), Draft::new("bench.quiet", &json!({ "n": n }))).await?;
+        publish(n).await?;
         latencies.add(started.elapsed());
     }
     Ok(latencies)
@@ -81,8 +107,7 @@ impl Flood {
                     match tenant.publish(&Caller::local(), draft).await {
                         Ok(_) => counts[0].fetch_add(1, Ordering::Relaxed),
                         Err(problem) if problem.code() == Code::QuotaExceeded => {
-                            // As fast as a client over the network would come again.
-                            tokio::time::sleep(Duration::from_millis(1)).await;
+                            tokio::time::sleep(PAUSE).await;
                             counts[1].fetch_add(1, Ordering::Relaxed)
                         }
                         Err(_) => return,

@@ -22,8 +22,16 @@ impl Connection {
         Ok(Connection { stream, buffer: vec![0; BUFFER] })
     }
 
-    /// Sends a request and waits for its whole answer. Any status but 2xx is an error: a benchmark of refusals is none.
+    /// As [`Connection::ask`]. Any status but 2xx is an error: a benchmark of refusals is none.
     pub async fn exchange(&mut self, request: &[u8]) -> io::Result<&str> {
+        match self.ask(request).await? {
+            (200..300, body) => Ok(body),
+            (status, body) => Err(io::Error::other(format!("the server answered {status}: {body}"))),
+        }
+    }
+
+    /// Sends a request and waits for its whole answer: status and body.
+    pub async fn ask(&mut self, request: &[u8]) -> io::Result<(u16, &str)> {
         self.stream.write_all(request).await?;
         let mut filled = 0;
         let head = loop {
@@ -36,10 +44,7 @@ impl Connection {
             filled += self.read(filled).await?;
         }
         let body = std::str::from_utf8(&self.buffer[head.length..head.end()]).map_err(io::Error::other)?;
-        match head.status {
-            200..300 => Ok(body),
-            status => Err(io::Error::other(format!("the server answered {status}: {body}"))),
-        }
+        Ok((head.status, body))
     }
 
     async fn read(&mut self, filled: usize) -> io::Result<usize> {
