@@ -10,7 +10,7 @@ use engine::state::State;
 use engine::{Outcome, Receipt};
 use model::event::Event;
 use model::record::Record;
-use model::{Code, Position, Problem};
+use model::{Code, Position, Problem, Timestamp};
 use serde::Deserialize;
 
 use crate::scan::{self, Found};
@@ -62,6 +62,8 @@ pub struct Oracle {
     pub erased: BTreeMap<Position, bool>,
     pub rows: rows::Rows,
     pub acts: acts::Acts,
+    /// By this time every publish that was deferred must have become an event.
+    pub deferred_until: Timestamp,
     /// The state, folded from what was found on the disk and from nothing else.
     shadow: State,
 }
@@ -90,6 +92,7 @@ impl Oracle {
             erased: BTreeMap::new(),
             rows: rows::Rows::default(),
             acts: acts::Acts::default(),
+            deferred_until: Timestamp::EPOCH,
             shadow,
         })
     }
@@ -150,7 +153,8 @@ impl Oracle {
     fn accepted(&mut self, n: usize, outcome: Outcome) -> Result<(), String> {
         match outcome {
             Outcome::Recorded(receipt) => self.recorded(n, receipt),
-            Outcome::Deferred { .. } => {
+            Outcome::Deferred { until } => {
+                self.deferred_until = self.deferred_until.max(until);
                 self.settle(n, Fate::Deferred);
                 Ok(())
             }

@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn the_only_one_is_alone_until_somebody_else_comes() {
-        let (mut lone, at) = (Lone::default(), |millis| Duration::from_millis(10_000 + millis));
+        let (mut lone, at) = (Lone::default(), |millis: u64| Duration::from_millis(10_000 + millis));
         assert!(!lone.is_alone(at(0)), "nobody is there");
         lone.note("a", at(0));
         assert!(lone.is_alone(at(0)), "nobody else ever was");
