@@ -36,7 +36,7 @@ use model::record::{Deferred, Record};
 use model::{Code, Problem, Timestamp};
 use serde_json::Value;
 
-pub use check::{check_default_space, check_topic_of};
+pub use check::{check_default_space, check_read_space, check_space_of, check_topic_of};
 pub use draft::{ARRAY_BYTES_MAX, ARRAY_MAX, Draft};
 pub use payload::Payload;
 pub use redact::check_redacted;

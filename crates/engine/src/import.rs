@@ -180,6 +180,8 @@ impl Importer {
         if batch.is_empty() {
             return Ok(());
         }
+        let first = origins.first().map_or(self.line, |(line, _)| *line);
+        self.tenant.allow_events(&Caller::local(), batch.len()).map_err(|problem| at(problem, first))?;
         // Not from outside: reserved topics are kept, and attention has judged these events once already.
         let caller =
             Caller { actor: self.actor.clone(), trace: None, outside: false, sight: Default::default() };

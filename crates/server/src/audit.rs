@@ -234,7 +234,14 @@ pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&["since", "limit", "cursor"]).await?;
     let (since, limit) = (params.instant("since")?, params.limit("limit", 100, 1_000)?);
     let (tenant, cursor) = (call.tenant, params.owned("cursor"));
-    let (acts, next) = aside::blocking(move || tenant.acts(since, limit, cursor)).await?;
+    let page = aside::blocking(move || tenant.acts(since, limit, cursor)).await;
+    let (acts, next) = page.map_err(|problem| match problem.extra().get("parameter") {
+        // Acts are found as events are, by a topic and in an order that nobody chose here.
+        Some(of) if of == "cursor" => {
+            problem.hint("give the \"next\" of a page of acts, or begin without one")
+        }
+        _ => problem,
+    })?;
     let mut page = json!({ "acts": acts });
     if let Some(next) = next {
         page["next"] = next.into();

@@ -4,6 +4,7 @@ use axum::extract::Path;
 use engine::Tenant;
 use engine::authority::{Grant, Permission};
 use hyper::{Response, StatusCode};
+use model::definition::{Definition, Kind};
 use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,7 @@ use crate::publish::json as json_answer;
 use crate::{listing, ws};
 
 const BODY_MAX: usize = 4 << 20;
+const HEARS: &str = "hears of acts of administration and could tell them on";
 
 /// `POST /v1/automations`
 pub async fn create(call: Call) -> Answer {
@@ -39,7 +41,7 @@ pub fn tag(automation: &Value) -> String {
 /// Whether who may write automations may declare this one. Runs are the system's: they see all rows, whoever declared them. One that names
 /// a secret could carry it outside, and one that hears acts of administration could tell them on: all of it is for those who may see it.
 pub fn may_declare(grant: Option<&Grant>, tenant: &Tenant, definition: &Value) -> Result<(), Problem> {
-    if grant.is_none_or(|grant| grant.may(Permission::AutomationAdmin)) {
+    if may_all(grant) {
         return Ok(());
     }
     let mut definition = definition.clone();
@@ -49,15 +51,38 @@ pub fn may_declare(grant: Option<&Grant>, tenant: &Tenant, definition: &Value) -
     let why = if says(&definition, &names_secret) {
         "names a secret and could carry it outside"
     } else if says(&definition, &hears_acts) {
-        "hears of acts of administration and could tell them on"
+        HEARS
     } else if owned() {
         "would see rows that belong to others (`@rowAuthz`)"
     } else {
         return Ok(());
     };
-    let detail =
-        format!("an automation that {why} needs \"automation:admin\", which this token does not allow");
-    Err(Problem::new(Code::AuthDenied, detail).hint("have an admin declare it, or leave that out"))
+    Err(needs_admin("an automation", why))
+}
+
+/// As [`may_declare`], of definitions that are tried and not kept: what they would have done is told, and with it what they heard. What
+/// a concept says of its rows starts nothing.
+pub fn may_try(grant: Option<&Grant>, tenant: &Tenant, definitions: &[Definition]) -> Result<(), Problem> {
+    let acting = definitions.iter().filter(|definition| definition.kind() != Kind::Concept);
+    let written = |one: &Definition| serde_json::from_str(&one.to_json()).unwrap_or_default();
+    acting.map(written).try_for_each(|definition| may_declare(grant, tenant, &definition))
+}
+
+/// As [`may_declare`], of a subscription: it is a trigger that stands elsewhere.
+pub fn may_subscribe(grant: Option<&Grant>, subscription: &Value) -> Result<(), Problem> {
+    if may_all(grant) || !says(&subscription["pattern"], &hears_acts) {
+        return Ok(());
+    }
+    Err(needs_admin("a subscription", HEARS).at("/pattern"))
+}
+
+fn may_all(grant: Option<&Grant>) -> bool {
+    grant.is_none_or(|grant| grant.may(Permission::AutomationAdmin))
+}
+
+fn needs_admin(what: &str, why: &str) -> Problem {
+    let detail = format!("{what} that {why} needs \"automation:admin\", which this token does not allow");
+    Problem::new(Code::AuthDenied, detail).hint("have an admin declare it, or leave that out")
 }
 
 /// As [`may_declare`], of what is there with the keys that are changed.

@@ -14,6 +14,7 @@ use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use model::{Code, Position, Problem};
 
+use crate::openapi::takes_nothing;
 use crate::problem::{Refusal, bad_request};
 use crate::query::Params;
 use crate::socket::Cut;
@@ -23,6 +24,8 @@ pub const TENANT: HeaderName = HeaderName::from_static("everwhen-tenant");
 pub const ACTOR: HeaderName = HeaderName::from_static("everwhen-actor");
 /// The parameter of every read, and a field of what a pull says.
 pub const MIN_POSITION: &str = "min_position";
+/// Longest body where none is needed.
+const NOTHING_MAX: usize = 64 << 10;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// One request to a door that concerns a tenant.
@@ -46,7 +49,11 @@ impl FromRequest<Arc<Doors>> for Call {
             return Err(denied);
         }
         listing::check_untagged(&head, rights::matched(&head)).map_err(refused)?;
-        Call::of(head, body, grant, doors).await.map_err(refused)
+        let call = Call::of(head, body, grant, doors).await.map_err(refused)?;
+        match takes_nothing(&call.head.method, rights::matched(&call.head)) {
+            true => call.said_nothing().await.map_err(refused),
+            false => Ok(call),
+        }
     }
 }
 
@@ -91,6 +98,17 @@ impl Call {
         let tenant = tenant(named, doors).await?;
         audit::note(&head, &tenant, &caller);
         Ok(Call { doors: doors.clone(), tenant, caller, grant, head, body })
+    }
+
+    /// Refuses what stands in a body that nobody reads: who says `dry_run` there means it.
+    async fn said_nothing(mut self) -> Result<Call, Problem> {
+        let given = std::mem::take(&mut self.body);
+        let bytes = body::read(given, NOTHING_MAX, self.doors.patience.body).await?;
+        if !bytes.is_empty() {
+            body::only_json(&self.head.headers)?;
+            body::object(&bytes, &[])?;
+        }
+        Ok(self)
     }
 
     /// The tenant, as much of it as the caller sees.

@@ -13,6 +13,7 @@ use model::definition::{Definition, Kind};
 use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value};
 
+use crate::automations::may_try;
 use crate::body::{object, only_json};
 use crate::caller::Call;
 use crate::entities;
@@ -121,13 +122,14 @@ pub async fn apply(call: Call) -> Answer {
 pub async fn backtest(call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
-    let tenant = call.tenant.clone();
+    let (tenant, grant) = (call.tenant.clone(), call.grant.clone());
     let mut said = object(&call.bytes(WORKSPACE_BYTES_MAX).await?, &["files", "from", "to"])?;
     let from = edge(&said, "from", tenant.now())?.unwrap_or(Edge::Time(Timestamp::EPOCH));
     let to = edge(&said, "to", tenant.now())?.unwrap_or(Edge::Time(tenant.now()));
     let files = files(said.remove("files"))?;
     let told = aside::blocking(move || {
         let definitions = checked(&files)?;
+        may_try(grant.as_deref(), &tenant, &definitions)?;
         tenant.backtest(&definitions, (from, to))
     });
     Ok(json_answer(StatusCode::OK, told.await?.to_string()))

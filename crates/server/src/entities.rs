@@ -7,7 +7,7 @@ use engine::entity::{Action, Expect, Provenance, Row, Write, Written, body as se
 use engine::{AsOf, Caller, Lately, Listing, Paging, Tenant};
 use hyper::header::{ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use hyper::{HeaderMap, StatusCode};
-use model::{Code, Problem};
+use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
 use crate::aside;
@@ -74,10 +74,10 @@ pub async fn insert(Path(concept): Path<String>, call: Call) -> Answer {
 /// `DELETE /v1/entities/{concept}/{id}`
 pub async fn delete(Path((concept, id)): At, call: Call) -> Answer {
     let params = call.params(&["space"])?;
-    let expect = expectation(&call.head.headers)?;
+    let (expect, tags) = (expectation(&call.head.headers)?, foreign_tags(&call.head.headers));
     let space = params.owned("space").unwrap_or_default();
     let write = Write { expect, space, ..through_http(&concept, Some(&id), Action::Delete) };
-    call.tenant.write(&call.caller, write).await?;
+    call.tenant.write(&call.caller, write).await.map_err(|problem| foreign(problem, &tags))?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
@@ -94,7 +94,7 @@ async fn write(
         "" | "application/json" | "application/merge-patch+json" => {}
         other => return Err(wrong_type(other).into()),
     }
-    let expect = expectation(&call.head.headers)?;
+    let (expect, tags) = (expectation(&call.head.headers)?, foreign_tags(&call.head.headers));
     let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
     let value = body::value(&call.bytes(BODY_BYTES_MAX).await?)?;
     let catalog = tenant.catalog();
@@ -102,7 +102,8 @@ async fn write(
     let space = params.owned("space").or(read.space).unwrap_or_default();
     let id = id.or(read.id);
     let write = Write { expect, space, ..through_http(&concept, id.as_deref(), action(read.fields)) };
-    let written = tenant.write(&caller, write).await.map_err(|problem| below(problem, read.under))?;
+    let written = tenant.write(&caller, write).await;
+    let written = written.map_err(|problem| foreign(below(problem, read.under), &tags))?;
     let status = if written.created() { StatusCode::CREATED } else { StatusCode::OK };
     Ok(tagged(status, &written.row, written.to_json()))
 }
@@ -178,13 +179,32 @@ fn expectation(headers: &HeaderMap) -> Result<Expect, Problem> {
     if tags.contains(&"*") {
         return Ok(Expect::Present);
     }
-    // A tag that is none of ours cannot be the row's; one that is weak, neither.
-    let version = |tag: &str| tag.trim_matches('"').parse().unwrap_or(0);
-    Ok(match tags[..] {
-        [] => Expect::Anything,
-        [tag] => Expect::Version(version(tag)),
-        _ => Expect::OneOf(tags.into_iter().map(version).collect()),
+    let versions: Vec<Position> = tags.iter().filter_map(|tag| version(tag)).collect();
+    Ok(match (tags.len(), &versions[..]) {
+        (0, _) => Expect::Anything,
+        (1, [version]) => Expect::Version(*version),
+        _ => Expect::OneOf(versions),
     })
+}
+
+/// A tag that is none of ours cannot be the row's; one that is weak, neither.
+fn version(tag: &str) -> Option<Position> {
+    tag.trim_matches('"').parse().ok()
+}
+
+/// Names what no row could have as its version, to who learns that the row has another.
+fn foreign(problem: Problem, given: &str) -> Problem {
+    if given.is_empty() || problem.code() != Code::IfMatchFailed {
+        return problem;
+    }
+    problem.hint(format!("\"If-Match\" says {given}, which is no version of a row: those read like \"780\""))
+}
+
+/// The tags of `If-Match` that are no versions.
+fn foreign_tags(headers: &HeaderMap) -> String {
+    let given = headers.get_all(IF_MATCH).into_iter().map(|value| value.to_str().unwrap_or_default());
+    let tags = given.flat_map(|value| value.split(',')).map(str::trim);
+    tags.filter(|tag| *tag != "*" && version(tag).is_none()).collect::<Vec<_>>().join(", ")
 }
 
 /// Writes one line of an import.

@@ -82,6 +82,7 @@ pub async fn list(call: Call) -> Answer {
 
 pub async fn put(Path(name): Path<String>, call: Call) -> Answer {
     not_of_a_push(&name, &call)?;
+    call.tenant.check_no_push(&name)?;
     let (tenant, seen, headers) = (call.tenant.clone(), call.seen(), call.head.headers.clone());
     let definition = seen.definition(&name, body::value(&bytes(call).await?)?)?;
     conditions(&tenant, &name, &headers)?;
@@ -113,6 +114,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     call.seen().may_change(&name)?;
     not_of_a_push(&name, &call)?;
+    call.tenant.check_no_push(&name)?;
     conditions(&call.tenant, &name, &call.head.headers)?;
     call.tenant.delete_group(&name).await?;
     let mut response = Response::default();

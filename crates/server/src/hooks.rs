@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use engine::admit::check_space_of;
 use engine::tenant::hooks::Hook;
 use engine::{Caller, Draft, Outcome, Tenant};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -95,6 +96,9 @@ pub fn check(tenant: &Tenant, name: &str, said: &Map<String, Value>) -> Result<(
                 .map_err(|problem| problem.hint("give the secret of the new scheme with it"))?,
         ),
         None => return Err(wrong("/secret", "\"secret\" is missing".to_owned())),
+    }
+    if let Some(space) = text("space")? {
+        check_space_of(Code::HookInvalid, space)?;
     }
     match text("topic")? {
         Some(topic) if model::topic::is_reserved(topic) => {

@@ -11,8 +11,11 @@
 mod operations;
 mod schemas;
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use axum::response::Response;
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::publish::json as json_answer;
@@ -76,6 +79,19 @@ fn tags() -> Vec<Value> {
 pub fn takes_header(method: &str, path: &str, name: &str) -> bool {
     let line = operations::of(method, path);
     line.parameters.iter().any(|parameter| parameter.strip_prefix('^') == Some(name))
+}
+
+/// What is sent nothing: requests that do something and whose line has no body.
+static BARE: LazyLock<HashSet<(&'static str, &'static str)>> = LazyLock::new(|| {
+    let bare = operations::lines().filter(|line| line.body.is_empty() && DOING.contains(&line.method));
+    bare.map(|line| (line.method, line.path)).collect()
+});
+const DOING: [&str; 4] = ["post", "put", "patch", "delete"];
+
+/// Whether a route does what its path says, and takes no field.
+pub fn takes_nothing(method: &Method, path: &str) -> bool {
+    let of = DOING.iter().find(|word| method.as_str().eq_ignore_ascii_case(word));
+    of.is_some_and(|method| BARE.contains(&(*method, path)))
 }
 
 fn operation(route: &Route) -> Value {

@@ -93,8 +93,9 @@ pub async fn publish(call: Call) -> Answer {
 }
 
 fn shape(headers: &HeaderMap) -> Result<Shape, Problem> {
-    // With `ce-` headers the content type is that of the data, whatever it is.
-    let media = match headers.contains_key("ce-specversion") {
+    // The content type decides first (HTTP binding of CloudEvents, §3). Any other is, with `ce-` headers, that of the data, whatever it is.
+    let structured = headers.get(CONTENT_TYPE).is_some_and(is_cloud);
+    let media = match headers.contains_key("ce-specversion") && !structured {
         true => String::new(),
         false => body::media_type(headers)?,
     };
@@ -102,11 +103,19 @@ fn shape(headers: &HeaderMap) -> Result<Shape, Problem> {
         "application/cloudevents+json" => Ok(Shape::CloudEvent),
         "application/cloudevents-batch+json" => Ok(Shape::CloudEvents),
         // Without `ce-specversion` it is refused by that name, and not taken for something else.
-        _ if headers.keys().any(|name| name.as_str().starts_with("ce-")) => Ok(Shape::CloudHeaders),
+        _ if !structured && headers.keys().any(|name| name.as_str().starts_with("ce-")) => {
+            Ok(Shape::CloudHeaders)
+        }
         "" | "application/json" => Ok(Shape::Json),
         "application/x-ndjson" => Ok(Shape::Ndjson),
         other => Err(body::wrong_type(other)),
     }
+}
+
+/// Whether it is the type of a whole CloudEvent, in whichever format.
+fn is_cloud(media: &HeaderValue) -> bool {
+    const BEGINS: &[u8] = b"application/cloudevents";
+    media.as_bytes().get(..BEGINS.len()).is_some_and(|begins| begins.eq_ignore_ascii_case(BEGINS))
 }
 
 fn said(shape: Shape, bytes: &[u8], headers: &HeaderMap, limits: &Limits) -> Result<Said, Problem> {

@@ -1,12 +1,16 @@
 //! Subscriptions over HTTP: rows that say which events of a group start which automation (contracts §14).
 
+use std::sync::Arc;
+
 use axum::extract::Path;
 use engine::Seen;
+use engine::authority::Grant;
 use engine::tenant::subscriptions::Drained;
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
 use serde_json::{Value, json};
 
+use crate::automations::may_subscribe;
 use crate::body::{self, object, only_json};
 use crate::caller::Call;
 use crate::listing::{self, There};
@@ -42,6 +46,13 @@ pub async fn get(Path(id): Path<String>, call: Call) -> Answer {
     told(StatusCode::OK, call.seen(), call.tenant.subscription(&id)?).await
 }
 
+/// What who asks sees and may.
+type By = (Seen, Option<Arc<Grant>>);
+
+fn by(call: &Call) -> By {
+    (call.seen(), call.grant.clone())
+}
+
 /// As who asks may see it; its tag is the same for all.
 async fn told(status: StatusCode, seen: Seen, mut subscription: Value) -> Answer {
     let covered = aside::blocking(move || {
@@ -68,28 +79,28 @@ fn check(tenant: &engine::Tenant, id: &str, headers: &HeaderMap) -> Result<(), P
 
 /// `POST /v1/subscriptions`: as PUT, with the id in the body.
 pub async fn add(call: Call) -> Answer {
-    let (headers, seen) = (call.head.headers.clone(), call.seen());
+    let (headers, by) = (call.head.headers.clone(), by(&call));
     let (tenant, said) = read(call).await?;
     let id = said["id"].as_str().map(str::to_owned);
     let id = id.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"id\" is missing").at("/id"))?;
     check(&tenant, &id, &headers)?;
-    put_as(&tenant, seen, &id, &said).await
+    put_as(&tenant, by, &id, &said).await
 }
 
 /// `PUT /v1/subscriptions/{id}`
 pub async fn put(Path(id): Path<String>, call: Call) -> Answer {
-    let (headers, seen) = (call.head.headers.clone(), call.seen());
+    let (headers, by) = (call.head.headers.clone(), by(&call));
     let (tenant, said) = read(call).await?;
     if said["id"].as_str().is_some_and(|said| said != id) {
         return Err(Problem::new(Code::RequestInvalid, "\"id\" is not that of the path").at("/id").into());
     }
     check(&tenant, &id, &headers)?;
-    put_as(&tenant, seen, &id, &said).await
+    put_as(&tenant, by, &id, &said).await
 }
 
 /// `PATCH /v1/subscriptions/{id}`: what is not said stays; `null` takes away.
 pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
-    let (headers, seen) = (call.head.headers.clone(), call.seen());
+    let (headers, by) = (call.head.headers.clone(), by(&call));
     let (tenant, said) = read(call).await?;
     let mut whole = tenant.subscription(&id)?;
     listing::check_match(&headers, &tag(&whole))?;
@@ -97,7 +108,7 @@ pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
         whole.remove("last");
         whole.extend(said);
     }
-    put_as(&tenant, seen, &id, &whole).await
+    put_as(&tenant, by, &id, &whole).await
 }
 
 /// `DELETE /v1/subscriptions/{id}`
@@ -141,7 +152,8 @@ async fn read(call: Call) -> Result<(engine::Tenant, Value), Problem> {
     Ok((tenant, Value::Object(said)))
 }
 
-async fn put_as(tenant: &engine::Tenant, seen: Seen, id: &str, said: &Value) -> Answer {
+async fn put_as(tenant: &engine::Tenant, (seen, grant): By, id: &str, said: &Value) -> Answer {
+    may_subscribe(grant.as_deref(), said)?;
     let (new, subscription) = tenant.put_subscription(id, said).await?;
     told(if new { StatusCode::CREATED } else { StatusCode::OK }, seen, subscription).await
 }

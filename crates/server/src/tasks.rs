@@ -149,12 +149,18 @@ fn token(said: &Map<String, Value>) -> Result<&str, Problem> {
 
 fn kinds(said: &Map<String, Value>) -> Result<Vec<String>, Problem> {
     let text = |value: &Value| value.as_str().filter(|kind| !kind.is_empty()).map(str::to_owned);
-    let read = match said.get("kinds") {
-        None => Some(Vec::new()),
-        Some(Value::Array(kinds)) => kinds.iter().map(text).collect(),
-        Some(kind) => text(kind).map(|kind| vec![kind]),
-    };
-    read.ok_or_else(|| wrong("/kinds", "\"kinds\" is a list of kinds of tasks"))
+    let refuse =
+        |detail: &str| Err(wrong("/kinds", detail).hint("[\"render\"]; leave it out for all of them"));
+    match said.get("kinds") {
+        None => Ok(Vec::new()),
+        // It would read as one that wants nothing, and would be given everything.
+        Some(Value::Array(kinds)) if kinds.is_empty() => refuse("\"kinds\" is an empty list"),
+        Some(Value::Array(kinds)) => match kinds.iter().map(text).collect() {
+            Some(kinds) => Ok(kinds),
+            None => refuse("\"kinds\" is a list of kinds of tasks"),
+        },
+        Some(_) => refuse("\"kinds\" is a list of kinds of tasks"),
+    }
 }
 
 /// A text, or `code` and `message`; as a run shows it.

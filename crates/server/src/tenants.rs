@@ -58,8 +58,13 @@ pub async fn create(call: Call) -> Answer {
         return Err(Problem::new(Code::AuthDenied, detail).hint("use a token that does not end").into());
     }
     let said = object(&call.bytes(BODY_MAX).await?, &["name"])?;
-    let name = said.get("name").and_then(Value::as_str).ok_or_else(|| {
-        Problem::new(Code::TenantInvalid, "\"name\" is missing").hint("{\"name\":\"acme\"}").at("/name")
+    let name = match said.get("name") {
+        Some(Value::String(name)) => Ok(name),
+        Some(other) if !other.is_null() => Err(format!("\"name\" is a text, not {other}")),
+        _ => Err("\"name\" is missing".to_owned()),
+    };
+    let name = name.map_err(|detail| {
+        Problem::new(Code::TenantInvalid, detail).hint("{\"name\":\"acme\"}").at("/name")
     })?;
     let made = doors.engine.create_tenant(&caller, name).await?;
     Ok(json_answer(StatusCode::CREATED, made.to_string()))

@@ -1,6 +1,7 @@
 //! Tokens over HTTP: given out once, listed without their text, revoked at once (contracts §13).
 
 use axum::extract::Path;
+use engine::admit::check_read_space;
 use engine::authority::{Grant, Role, Terms};
 use hyper::StatusCode;
 use model::event::Band;
@@ -15,6 +16,8 @@ use crate::publish::json as json_answer;
 
 const BODY_MAX: usize = 64 << 10;
 const FIELDS: [&str; 6] = ["name", "role", "scopes", "spaces", "max_band", "expires_in"];
+
+const SPACE_BYTES_MAX: usize = 512;
 
 /// `GET /v1/tokens`
 pub async fn list(call: Call) -> Answer {
@@ -115,10 +118,14 @@ fn words(said: &Value, name: &str) -> Result<Vec<String>, Problem> {
 
 fn spaces(said: &Value) -> Result<Vec<String>, Problem> {
     let spaces = words(said, "spaces")?;
-    match spaces.iter().position(|space| space.is_empty() || space.len() > 512) {
-        Some(at) => Err(wrong(&format!("spaces/{at}"), "a space has a name of 1 to 512 bytes")),
-        None => Ok(spaces),
+    for (at, space) in spaces.iter().enumerate() {
+        if space.len() > SPACE_BYTES_MAX {
+            let detail = format!("a space has a name of 1 to {SPACE_BYTES_MAX} bytes");
+            return Err(wrong(&format!("spaces/{at}"), detail));
+        }
+        check_read_space(Code::TokenInvalid, space).map_err(|problem| problem.at(format!("/spaces/{at}")))?;
     }
+    Ok(spaces)
 }
 
 fn band(said: &Value) -> Result<Option<Band>, Problem> {
@@ -133,8 +140,11 @@ fn band(said: &Value) -> Result<Option<Band>, Problem> {
 /// What is wanted of a token, by its words in contracts §13.
 pub fn terms(said: &Value, now: model::Timestamp) -> Result<Terms, Problem> {
     let role = said["role"].as_str().and_then(Role::parse).ok_or_else(|| {
-        wrong("role", format!("{} is no role", said["role"]))
-            .hint("choose one of owner, admin, editor, viewer, publisher")
+        let detail = match &said["role"] {
+            Value::Null => "\"role\" is missing".to_owned(),
+            other => format!("{other} is no role"),
+        };
+        wrong("role", detail).hint("choose one of owner, admin, editor, viewer, publisher")
     })?;
     let expires_at = match &said["expires_in"] {
         Value::Null => None,

@@ -85,6 +85,21 @@ pub fn check_default_space(space: &str) -> Result<(), Problem> {
     check_space(&Caller { outside: true, ..Caller::local() }, space)
 }
 
+/// As [`check_default_space`], of the field `space` of something else than an event, whose refusals have a code of their own.
+pub fn check_space_of(code: Code, space: &str) -> Result<(), Problem> {
+    let detail = match check_default_space(space) {
+        Ok(()) => return Ok(()),
+        Err(_) if space.is_empty() => "\"space\" is empty".to_owned(),
+        Err(problem) => problem.detail().to_owned(),
+    };
+    Err(Problem::new(code, detail).hint("name a space that events can have, or leave it out").at("/space"))
+}
+
+/// As [`check_space_of`], for who reads there: what the engine says itself is in `_system`.
+pub fn check_read_space(code: Code, space: &str) -> Result<(), Problem> {
+    if space == "_system" { Ok(()) } else { check_space_of(code, space) }
+}
+
 fn check_space(caller: &Caller, space: &str) -> Result<(), Problem> {
     if space.is_empty() {
         return Err(Problem::new(

@@ -8,7 +8,7 @@ use model::topic::{Pattern, is_house};
 use model::{Code, Problem};
 use serde_json::Value;
 
-use crate::tenant::audit::{ELSEWHERE, PREFIX as ACTS};
+use crate::tenant::audit::is_administered;
 
 /// What may be seen and said; the default is everything. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,8 +68,7 @@ impl Sight {
     }
 
     fn sees_topic(&self, topic: &str) -> bool {
-        let act = || topic.starts_with(ACTS) || topic.starts_with(ELSEWHERE);
-        !(self.no_acts && (act() || is_house(topic)))
+        !(self.no_acts && (is_administered(topic) || is_house(topic)))
     }
 
     pub fn sees(&self, space: &str, band: Band) -> bool {
@@ -215,6 +214,11 @@ mod tests {
         );
         let act = json!({"space": "_system", "topic": "engine.audit.groups.seek"});
         assert!(!other.sees_told(&act) && Sight::default().of_one_who(true, true).sees_told(&act));
+        for topic in ["engine.request.answered", "engine.push.disabled", "engine.imported.audit.x"] {
+            let told = json!({"space": "_system", "topic": topic});
+            assert!(!other.sees_told(&told) && Sight::default().of_one_who(true, true).sees_told(&told));
+            assert!(!other.covers(&Definition::parse(&json!({ "pattern": topic })).unwrap()), "{topic}");
+        }
         let row = json!({"space": "_system", "topic": "graph.node.created.v1:everwhen:token"});
         assert!(!other.sees_told(&row) && Sight::default().of_one_who(true, true).sees_told(&row));
         let group = |pattern: &str| Definition::parse(&json!({ "pattern": pattern })).unwrap();

@@ -111,8 +111,8 @@ impl Tenant {
         .hint("wait for midnight, UTC, or ask the owner of the server for more")
     }
 
-    /// Refuses a publish from outside that is more than the tenant may bring.
-    pub(super) fn allow_events(&self, caller: &Caller, count: usize) -> Result<(), Problem> {
+    /// Refuses a publish or a write of rows from outside that is more than the tenant may bring: a row that changes is an event.
+    pub(crate) fn allow_events(&self, caller: &Caller, count: usize) -> Result<(), Problem> {
         let allowance = &self.0.allowance;
         let (rate, most) =
             (allowance.rate.load(Ordering::Relaxed), allowance.bytes_max.load(Ordering::Relaxed));

@@ -16,6 +16,14 @@ use crate::admit::{Caller, Draft};
 pub const PREFIX: &str = "engine.audit.";
 /// What an engine said of itself in another house, and an import brought.
 pub const ELSEWHERE: &str = "engine.imported.";
+/// What only those who administer see: acts, and events that tell what such acts were about. Which requests were answered names the
+/// paths of acts; how pushes fare names where they lead.
+const ADMINISTERED: [&str; 4] = [PREFIX, ELSEWHERE, "engine.request.", "engine.push."];
+
+/// Whether an event of this topic, or one that such a pattern names, is for those who administer.
+pub fn is_administered(topic: &str) -> bool {
+    ADMINISTERED.iter().any(|prefix| topic.starts_with(prefix))
+}
 
 /// One act of administration that was done.
 #[derive(Clone, Debug, Default, PartialEq)]

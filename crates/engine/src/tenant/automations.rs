@@ -95,7 +95,8 @@ impl Tenant {
         }
     }
 
-    /// Calls logic from outside; what it wrote is one commit. Without a space it sees all of them.
+    /// Calls logic from outside; what it wrote is one commit. Without a space it sees all of them. How much it writes is known when
+    /// it is done: of what the tenant may bring, a call counts as one event.
     pub fn call_logic(
         &self,
         caller: &Caller,
@@ -103,6 +104,7 @@ impl Tenant {
         args: Map<String, Value>,
         space: Option<&str>,
     ) -> Result<Value, Problem> {
+        self.allow_events(caller, 1)?;
         let (name, caller, space) = (name.to_owned(), caller.clone(), space.map(str::to_owned));
         match self.ask_blocking(Command::Run(RunCommand::Logic { name, args, caller, space }))? {
             Answer::Output(output) => Ok(output),

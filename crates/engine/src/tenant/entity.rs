@@ -29,24 +29,25 @@ use crate::writer::Fatal;
 impl Tenant {
     /// Writes one row; answers when it is durable. A write that changes nothing is no event.
     pub async fn write(&self, caller: &Caller, write: Write) -> Result<Written, Problem> {
-        let write = self.prepare(caller, write)?;
+        let write = self.prepare_one(caller, write)?;
         only(self.ask(Command::Write { writes: vec![write] }).await?)
     }
 
     /// As [`Tenant::write`], for one of many in a row that are not waited for one by one.
     pub async fn write_queued(&self, caller: &Caller, write: Write) -> Result<Written, Problem> {
-        let write = self.prepare(caller, write)?;
+        let write = self.prepare_one(caller, write)?;
         only(self.ask_queued(Command::Write { writes: vec![write] }).await?)
     }
 
     /// As [`Tenant::write`], for callers that may block.
     pub fn write_blocking(&self, caller: &Caller, write: Write) -> Result<Written, Problem> {
-        let write = self.prepare(caller, write)?;
+        let write = self.prepare_one(caller, write)?;
         only(self.ask_blocking(Command::Write { writes: vec![write] })?)
     }
 
     /// Several writes in one commit: all of them, or none.
     pub async fn write_all(&self, caller: &Caller, writes: Vec<Write>) -> Result<Vec<Written>, Problem> {
+        self.allow_events(caller, writes.len())?;
         let prepare = |(index, write)| {
             self.prepare(caller, write).map_err(|problem| problem.within(&format!("/{index}")))
         };
@@ -63,11 +64,18 @@ impl Tenant {
         caller: &Caller,
         writes: Vec<Write>,
     ) -> Result<Vec<Written>, Problem> {
+        self.allow_events(caller, writes.len())?;
         let prepared = writes.into_iter().map(|write| self.prepare(caller, write));
         match self.ask_blocking(Command::Write { writes: prepared.collect::<Result<_, _>>()? })? {
             Answer::Written(written) => Ok(written),
             _ => Err(unexpected()),
         }
+    }
+
+    /// As [`Tenant::prepare`], of one that comes alone: the event that it becomes is among those that the tenant may bring.
+    fn prepare_one(&self, caller: &Caller, write: Write) -> Result<Write, Problem> {
+        self.allow_events(caller, 1)?;
+        self.prepare(caller, write)
     }
 
     fn prepare(&self, caller: &Caller, mut write: Write) -> Result<Write, Problem> {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Tenant;
 use super::publish::unexpected;
+use crate::admit::check_read_space;
 use crate::command::{Answer, Command};
 use crate::deliver::dispatcher::Dispatcher;
 use crate::deliver::{GroupHandle, matcher};
@@ -111,6 +112,9 @@ impl Tenant {
         let written = definition;
         let definition = Definition::parse(written)?;
         matcher::check(&definition)?;
+        if let Some(space) = &definition.space {
+            check_read_space(Code::GroupInvalid, space)?;
+        }
         if let Some(begun) = self.begun()? {
             return Box::pin(begun.put_group(name, written)).await;
         }

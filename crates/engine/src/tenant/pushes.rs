@@ -15,7 +15,7 @@ use model::{Code, Problem, Timestamp, base64};
 use serde_json::{Map, Value, json};
 
 use super::Tenant;
-use crate::admit::{Caller, Draft};
+use crate::admit::{Caller, Draft, check_read_space};
 use crate::deliver::matcher;
 use crate::effect::http;
 use crate::entity::own::PUSH;
@@ -90,8 +90,8 @@ fn wrong(field: &str, detail: impl Into<String>) -> Problem {
 }
 
 impl Tenant {
-    /// Makes or replaces a push, which is active from then on; `true` when it is new. A secret that was made here is told in
-    /// this answer and nowhere else.
+    /// Makes or replaces a push; `true` when it is new. One that was stopped stays so, whatever is changed about it. A secret that was
+    /// made here is told in this answer and nowhere else.
     pub async fn put_push(
         &self,
         by: &Caller,
@@ -100,30 +100,70 @@ impl Tenant {
     ) -> Result<(bool, Value), Problem> {
         check_name(name)?;
         let before = self.push_row(name).ok();
-        let made = match (said.get("secret"), &before) {
-            (Some(given), _) => secret_of(given).map(|_| None)?,
-            (None, Some(_)) => {
-                said.insert("secret".to_owned(), MASK.into());
-                None
-            }
-            (None, None) => {
-                let made = format!("whsec_{}", base64::encode(&self.random::<32>()));
-                said.insert("secret".to_owned(), made.as_str().into());
-                Some(made)
-            }
-        };
+        let made = self.give_secret(before.is_some(), &mut said)?;
+        self.unmask_headers(before.as_ref(), &mut said)?;
         let definition = checked(&said)?;
-        said.insert("state".to_owned(), "active".into());
+        if let Some(space) = definition["space"].as_str() {
+            check_read_space(Code::PushInvalid, space)?;
+        }
+        said.extend(standing(before.as_ref()));
         let group = group_of(name);
         let written = self.write(&inside(by), Write::of(PUSH, Some(name), Action::Put(said))).await?;
         self.put_group(&group, &definition).await?;
-        self.resume(&group).await?;
+        match is_active(&written.row) {
+            true => self.resume(&group).await?,
+            // The group may be a new one, if somebody had taken the old one away.
+            false => self.pause(&group).await?,
+        };
         self.pushes_changed();
         let mut shown = self.shown(&written.row);
         if let Some(made) = made {
             shown["secret"] = made.into();
         }
         Ok((before.is_none(), shown))
+    }
+
+    /// Without one that is said, the secret that is there stays; else one is made, which is given back to be told.
+    fn give_secret(&self, there: bool, said: &mut Map<String, Value>) -> Result<Option<String>, Problem> {
+        if let Some(given) = said.get("secret") {
+            return secret_of(given).map(|_| None);
+        }
+        let made = (!there).then(|| format!("whsec_{}", base64::encode(&self.random::<32>())));
+        said.insert("secret".to_owned(), made.as_deref().unwrap_or(MASK).into());
+        Ok(made)
+    }
+
+    /// A header that is said as it is shown keeps the value that it has.
+    fn unmask_headers(&self, before: Option<&Row>, said: &mut Map<String, Value>) -> Result<(), Problem> {
+        let Some(Value::Object(headers)) = said.get_mut("headers") else { return Ok(()) };
+        let masked = headers.iter_mut().filter(|(_, value)| **value == MASK);
+        let kept = match before {
+            Some(row) => self.reveal(row, "/headers")?.unwrap_or_default(),
+            None => Value::Null,
+        };
+        for (name, value) in masked {
+            let mut known = kept.as_object().into_iter().flatten();
+            let Some((_, kept)) = known.find(|(known, _)| known.eq_ignore_ascii_case(name)) else {
+                let detail = format!("\"{MASK}\" is what the header \"{name}\" would read as, not its value");
+                return Err(wrong("headers", detail).hint("give the value itself, or leave the header out"));
+            };
+            *value = kept.clone();
+        }
+        Ok(())
+    }
+
+    /// Refuses to let the group of a push be changed apart from it: they would not fit any more.
+    pub fn check_no_push(&self, group: &str) -> Result<(), Problem> {
+        match group.strip_prefix("push-") {
+            Some(push) if self.push_row(push).is_ok() => {
+                let detail = format!("the group \"{group}\" is that of the push \"{push}\"");
+                let hint = format!(
+                    "`everwhen push add {push}` changes both, `everwhen push rm {push}` removes both"
+                );
+                Err(Problem::new(Code::DefinitionConflict, detail).hint(hint))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Every push, without its secret.
@@ -292,6 +332,18 @@ fn told_durations(push: &mut Value) {
 
 fn is_active(row: &Row) -> bool {
     row.fields.get("state").is_some_and(|state| state == "active")
+}
+
+/// What has become of a push, of which its settings say nothing.
+const STANDING: [&str; 4] = ["state", "reason", "failing_since", "last_error"];
+
+/// Active, unless it was stopped before: then only a resume lets it go on.
+fn standing(before: Option<&Row>) -> Map<String, Value> {
+    let Some(row) = before.filter(|row| !is_active(row)) else {
+        return Map::from_iter([("state".to_owned(), "active".into())]);
+    };
+    let kept = |field: &str| row.fields.get(field).filter(|value| !value.is_null()).cloned();
+    STANDING.iter().filter_map(|field| Some(((*field).to_owned(), kept(field)?))).collect()
 }
 
 fn group_of(name: &str) -> String {

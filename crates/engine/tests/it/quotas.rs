@@ -1,6 +1,9 @@
 //! What a tenant may use: at its limit it is refused by name, and its neighbour goes on.
 
+use engine::entity::{Action, Write};
+use engine::import::Importer;
 use engine::settings::Quota;
+use engine::tenant::runs::Rerun;
 use engine::{Caller, Draft, Tenant};
 use lang::declare::check_workspace;
 use model::{Code, Problem};
@@ -77,6 +80,48 @@ async fn so_many_events_a_second_and_no_more_also_after_a_restart() {
     publish(&bench.tenant).await.unwrap();
     bench.clock.advance(std::time::Duration::from_secs(1));
     publish(&acme).await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_are_among_the_events_of_a_second_and_so_is_what_an_import_brings() {
+    let bench = Bench::new();
+    bench.engine.create_tenant(&Caller::local(), "acme").await.unwrap();
+    let acme = limited(&bench, Quota { events_per_s: Some(3), ..Quota::default() }).await;
+    let files = [("d/concepts.ew".to_owned(), "concept note {\n  n int\n}\n".to_owned())];
+    acme.apply("default", check_workspace(&files.into()).definitions).await.unwrap();
+    let row = |n: u64| {
+        let fields = json!({ "n": n }).as_object().cloned().unwrap();
+        Write::of("v1:d:note", Some("a"), Action::Put(fields))
+    };
+    let by = Caller::local();
+    acme.write(&by, row(1)).await.unwrap();
+    acme.write_queued(&by, row(2)).await.unwrap();
+    publish(&acme).await.unwrap();
+    over(acme.write(&by, row(3)).await.map(drop).unwrap_err(), "events_per_s", 3);
+    over(acme.write_queued(&by, row(3)).await.map(drop).unwrap_err(), "events_per_s", 3);
+    over(acme.write_all(&by, vec![row(3)]).await.map(drop).unwrap_err(), "events_per_s", 3);
+    let mut import = Importer::new(acme.clone());
+    import.line(br#"{"topic":"t.y"}"#).await.unwrap();
+    over(import.finish().await.map(drop).unwrap_err(), "events_per_s", 3);
+    acme.write(&Caller { outside: false, ..by.clone() }, row(3)).await.unwrap();
+    bench.clock.advance(std::time::Duration::from_secs(1));
+    acme.write_all(&by, vec![row(4), row(5), row(6), row(7)]).await.unwrap();
+    over(acme.write(&by, row(8)).await.map(drop).unwrap_err(), "events_per_s", 3);
+}
+
+#[tokio::test]
+async fn a_run_is_run_again_only_within_the_runs_of_its_day_and_goes_on_beyond() {
+    let bench = Bench::new();
+    bench.engine.create_tenant(&Caller::local(), "acme").await.unwrap();
+    let acme = limited(&bench, Quota { runs_per_day: Some(1), ..Quota::default() }).await;
+    apply(&acme, &["a"]).await.unwrap();
+    let run = acme.start_run(&Caller::local(), "a", Value::Null, None).unwrap().run.unwrap();
+    acme.cancel_run(&run).unwrap();
+    over(acme.rerun(&run, &Rerun::default()).map(drop).unwrap_err(), "runs_per_day", 1);
+    assert_eq!(acme.retry_run(&run).unwrap()["id"], json!(run), "it has begun once already");
+    acme.cancel_run(&run).unwrap();
+    bench.clock.advance(std::time::Duration::from_secs(86_400));
+    assert_eq!(acme.rerun(&run, &Rerun::default()).unwrap()["rerun_of"], json!(run));
 }
 
 #[tokio::test]

@@ -146,8 +146,14 @@ fn warn_of_no_auth(session: &Session) {
 
 fn print_config(args: &Args, session: &Session) -> Result<(), Stop> {
     session.config()?;
-    let data = session.flags.data.as_ref().map(|data| data.display().to_string());
-    let flags = [("listen", args.listen.as_deref()), ("data", data.as_deref())];
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let (data, cert, key) = (path(&session.flags.data), path(&args.tls_cert), path(&args.tls_key));
+    let flags = [
+        ("listen", args.listen.as_deref()),
+        ("data", data.as_deref()),
+        ("tls.cert", cert.as_deref()),
+        ("tls.key", key.as_deref()),
+    ];
     let shown = Config::show(session.flags.config.as_deref(), &|name| std::env::var(name).ok(), &flags)?;
     let each = |one: &Shown| {
         let mut told = json!({ "from": one.from });

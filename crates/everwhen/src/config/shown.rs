@@ -44,7 +44,7 @@ fn known() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     })
 }
 
-/// What is in force. `flags` stand over all of it.
+/// What is in force. `flags` stand over all of it, each under the name of its key.
 pub fn shown(
     source: &Source,
     env: &dyn Fn(&str) -> Option<String>,
@@ -59,11 +59,11 @@ pub fn shown(
             "" => top.get(key),
             table => top.table(table)?.and_then(|table| table.get(key)),
         };
-        let flag = flags.iter().find_map(|(flag, value)| value.filter(|_| *flag == key));
+        let flag = flags.iter().find_map(|(flag, value)| value.filter(|_| *flag == name));
         let variable = variable_of(table, key);
         let default = of_toml(default);
         let (typed, from) = match (flag, env(&variable), written) {
-            (Some(value), ..) => (json!(value), format!("--{key}")),
+            (Some(value), ..) => (json!(value), format!("--{}", name.replace('.', "-"))),
             (None, Some(text), _) if !text.is_empty() => (as_typed(text, &default), variable),
             (None, _, Some(said)) => (said.json()?, said.place.to_string()),
             _ => (default, "default".to_owned()),

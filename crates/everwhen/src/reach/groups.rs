@@ -56,6 +56,7 @@ impl Reach {
     pub async fn put_group(&self, name: &str, definition: &Value) -> Result<(bool, Value), Problem> {
         match self {
             Reach::Local(local) => {
+                local.tenant.check_no_push(name)?;
                 let (created, view) = local.tenant.put_group(name, definition).await?;
                 Ok((created, view.to_json()))
             }
@@ -85,7 +86,10 @@ impl Reach {
 
     pub async fn delete_group(&self, name: &str) -> Result<(), Problem> {
         match self {
-            Reach::Local(local) => local.tenant.delete_group(name).await,
+            Reach::Local(local) => {
+                local.tenant.check_no_push(name)?;
+                local.tenant.delete_group(name).await
+            }
             Reach::Remote(client) => client.delete(&path(name, "")).await,
         }
     }

@@ -92,6 +92,10 @@ fn the_settings_in_force_are_shown_with_where_each_came_from() {
     assert_eq!(shown["listen"], json!({"value": "127.0.0.1:0", "from": "--listen"}));
     assert_eq!(shown["retention.respect_groups"], json!({"value": true, "from": "default"}));
     assert_eq!(shown["tls.cert"], json!({"from": "default"}));
+    let secure = ["serve", "--print-config", "--tls-cert", "c.pem", "--tls-key", "k.pem", "--json"];
+    let shown: serde_json::Value =
+        serde_json::from_str(&said(place.command(&secure).output().unwrap())).unwrap();
+    assert_eq!(shown["tls.key"], json!({"value": "k.pem", "from": "--tls-key"}));
     assert!(!place.path().join(".everwhen").exists(), "nothing is served and nothing made");
     // What is printed for people is a file that says the same.
     let text = said(place.command(&["serve", "--print-config"]).output().unwrap());

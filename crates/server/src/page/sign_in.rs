@@ -44,7 +44,8 @@ pub async fn sign_in_page() -> Response {
 /// `POST /ui/sign-in`: keeps a token that is good; what it may see, the next page finds out.
 pub async fn sign_in(State(doors): State<Arc<Doors>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let secure = head.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let forwarded = head.headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let secure = forwarded || doors.tls.is_some();
     let read = body::read(body, FORM_MAX, doors.patience.body).await;
     let token = read.and_then(|bytes| {
         let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -257,10 +257,12 @@ async fn watch(session: &mut Session<Frames>) -> Result<Value, Problem> {
     let patience = session.doors.patience.reader;
     let own = (session.number, session.started.clone());
     let seen = session.seen();
-    session.attach(
-        WATCH,
-        aside::task(async move { tell(&out, (&name, &seen), (told, follower), own, patience).await }),
-    )?;
+    let task = aside::task(async move { tell(&out, (&name, &seen), (told, follower), own, patience).await });
+    session.attach(WATCH, task).map_err(|problem| match problem.code() {
+        Code::RequestInvalid => Problem::new(Code::RequestInvalid, "automations are subscribed to already")
+            .hint("say \"unsubscribe_automations\" first to begin anew"),
+        _ => problem,
+    })?;
     Ok(json!({"type": "ok", "request": "subscribe_automations"}))
 }
 

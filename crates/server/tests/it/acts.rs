@@ -172,3 +172,28 @@ fn acts_of_administration_are_absent_for_who_does_not_administer() {
         asked(&server, LOCAL, "GET", "/v1/events?topic=engine.audit.%23", "").text().contains("canary-name")
     );
 }
+
+#[test]
+fn which_requests_were_answered_is_told_to_those_who_administer() {
+    let server = server();
+    let (admin, _) = token(&server, "main", json!({"role": "admin"}));
+    let (viewer, _) = token(&server, "main", json!({"role": "viewer"}));
+    let bearer = format!("authorization: Bearer {admin}");
+    let headers = [bearer.as_str(), "content-type: application/json", "idempotency-key: k1"];
+    server.send("POST", "/v1/tokens", &headers, r#"{"role":"viewer","name":"x"}"#).ok(201);
+    asked(&server, &admin, "POST", "/v1/events", r#"{"topic":"mark.set"}"#).ok(201);
+    let note = asked(&server, &admin, "GET", "/v1/events?topic=engine.request.%23", "").ok(200);
+    let note = &note["events"][0];
+    assert_eq!(note["payload"]["path"], "/v1/tokens", "{note}");
+    let seen = told_of(&server, &viewer, note["position"].as_u64().unwrap());
+    assert!(!seen.contains("engine.request") && !seen.contains("/v1/tokens"), "{seen}");
+    let all = asked(&server, &viewer, "GET", "/v1/events", "").text();
+    assert!(all.contains("mark.set") && !all.contains("engine.request"), "{all}");
+    let id = note["id"].as_str().unwrap();
+    asked(&server, &viewer, "GET", &format!("/v1/events/{id}"), "").refused(404, "event.not_found");
+    let (editor, _) = token(&server, "main", json!({"role": "editor"}));
+    for pattern in ["engine.request.#", "engine.push.disabled"] {
+        let group = json!({ "pattern": pattern }).to_string();
+        asked(&server, &editor, "PUT", "/v1/groups/mine", &group).refused(403, "auth.denied");
+    }
+}

@@ -61,3 +61,25 @@ fn a_page_is_a_batch_that_can_be_sent_in_again() {
     assert_eq!(own(copied[1].clone()), own(page.json()[1].clone()));
     assert!(server.get("/v1/events").json()["events"].is_array(), "who asks for nothing gets ours");
 }
+
+/// HTTP binding, §3: a gateway that passes an event on may leave its own headers there.
+#[test]
+fn the_content_type_decides_before_the_headers_do() {
+    let server = Server::start();
+    let own = ["ce-specversion: 1.0", "ce-id: outer", "ce-type: outer.type", "ce-source: /outer"];
+    let event =
+        r#"{"specversion":"1.0","id":"inner-1","type":"inner.type","source":"/inner","data":{"n":1}}"#;
+    let send = |kind: &str, body: &str| {
+        let kind = format!("content-type: {kind}");
+        server.send("POST", "/v1/events", &[&own[..], &[kind.as_str()]].concat(), body)
+    };
+    send("application/cloudevents+json; charset=utf-8", event).ok(201);
+    send("Application/CloudEvents-batch+json", &format!("[{}]", event.replace("inner-1", "inner-2"))).ok(201);
+    for id in ["inner-1", "inner-2"] {
+        let read = server.get(&format!("/v1/events/{id}")).ok(200);
+        assert_eq!((&read["topic"], &read["payload"]["n"]), (&"inner.type".into(), &1.into()));
+    }
+    send("application/cloudevents+avro", event).refused(415, "body.type");
+    send("application/json", r#"{"n":2}"#).ok(201);
+    assert_eq!(server.get("/v1/events/outer").ok(200)["topic"], "outer.type");
+}

@@ -315,3 +315,77 @@ fn an_answer_that_shows_a_run_is_not_kept_in_the_ledger_for_its_key() {
     assert_eq!((&notes[0]["status"], notes[0].get("answer")), (&json!(200), None));
     assert!(notes[1]["answer"].as_str().unwrap().contains("run_"), "{notes:#?}");
 }
+
+/// Every route that does something and takes no field, as the document lists them.
+#[test]
+fn a_route_that_takes_nothing_refuses_what_is_said_to_it() {
+    let server = Server::start();
+    let document = server.get("/openapi.json").ok(200);
+    let mut looked_at = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let bare = |method: &&str| methods.get(*method).is_some_and(|line| line.get("requestBody").is_none());
+        for method in ["post", "put", "patch", "delete"].into_iter().filter(bare) {
+            let (filled, json) = (path.replace(['{', '}'], ""), ["content-type: application/json"]);
+            let send = |body: &str| server.send(&method.to_uppercase(), &filled, &json, body);
+            let problem = send(r#"{"dry_run":true}"#).refused(400, "request.invalid");
+            assert_eq!(problem["pointer"], "/dry_run", "{method} {path}");
+            send("nonsense").refused(400, "json.invalid");
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 10, "{looked_at}");
+}
+
+#[test]
+fn a_space_is_forgotten_only_by_who_says_nothing_more() {
+    let server = Server::start();
+    for empty in ["", "{}", " \n"] {
+        server.post("/v1/spaces/q/seal", empty).ok(200);
+    }
+    for said in [r#"{"dry_run":true}"#, "nonsense", "[]", "null"] {
+        assert!(server.post("/v1/spaces/q/forget", said).status >= 400, "{said}");
+    }
+    let form = ["content-type: application/x-www-form-urlencoded"];
+    server.send("POST", "/v1/spaces/q/forget", &form, "dry_run=1").refused(415, "body.type");
+    let spaces = server.get("/v1/spaces").ok(200);
+    assert!(spaces["spaces"][0].get("forgotten_at").is_none_or(|at| at.is_null()), "{spaces}");
+    // As `curl -d ''` sends it.
+    server.send("POST", "/v1/spaces/q/forget", &form, "").ok(200);
+}
+
+#[test]
+fn what_no_event_has_as_its_space_is_refused_where_it_is_named() {
+    let server = Server::start();
+    let long = "s".repeat(1_025);
+    for space in ["a b", "a\nb", "_x", "*", "", &long] {
+        let hook = json!({"scheme": "hmac", "secret": "s3cret", "space": space}).to_string();
+        let group = json!({"pattern": "a.#", "space": space}).to_string();
+        let push = json!({"url": "https://example.org/", "pattern": "a.#", "space": space}).to_string();
+        let token = json!({"role": "viewer", "spaces": ["a", space]}).to_string();
+        for (reply, code, pointer) in [
+            (server.put("/v1/hooks/h", hook), "hook.invalid", "/space"),
+            (server.put("/v1/groups/g", group), "group.invalid", "/space"),
+            (server.put("/v1/push/p", push), "push.invalid", "/space"),
+            (server.post("/v1/tokens", token), "token.invalid", "/spaces/1"),
+        ] {
+            assert_eq!(reply.refused(422, code)["pointer"], pointer, "{space:?}");
+        }
+    }
+    // What the engine says itself is in `_system`: it can be read there, and not delivered to.
+    let hook = json!({"scheme": "hmac", "secret": "s3cret", "space": "_system"}).to_string();
+    server.put("/v1/hooks/h", hook).refused(422, "hook.invalid");
+    server.put("/v1/groups/g", r#"{"pattern":"engine.#","space":"_system"}"#).ok(201);
+    server.post("/v1/tokens", r#"{"role":"viewer","spaces":["_system","größe"]}"#).ok(201);
+}
+
+#[test]
+fn a_refusal_names_what_was_sent() {
+    let server = Server::start();
+    let detail = |path: &str, body: &str| server.post(path, body).json()["detail"].clone();
+    assert_eq!(detail("/v1/tenants", r#"{"name":5}"#), "\"name\" is a text, not 5");
+    assert_eq!(detail("/v1/tenants", "{}"), "\"name\" is missing");
+    assert_eq!(detail("/v1/tokens", "{}"), "\"role\" is missing");
+    assert_eq!(detail("/v1/tokens", r#"{"role":7}"#), "7 is no role");
+    let cursor = server.get("/v1/audit?cursor=zz").refused(400, "request.invalid");
+    assert!(!cursor["hint"].as_str().unwrap().contains("topic"), "{cursor}");
+}

@@ -120,6 +120,17 @@ fn what_does_not_fit_or_is_not_as_expected_is_refused() {
     let several = format!("if-match: \"1\", \"{version}\"");
     server.send("PUT", API, &[json, "if-match: \"1\", \"2\""], "{}").refused(412, "if_match.failed");
     server.send("PUT", API, &[json, &several], r#"{"latencyMs":3}"#).ok(200);
+    for tag in ["garbage", "W/\"1\""] {
+        let condition = format!("if-match: {tag}");
+        for reply in [
+            server.send("PUT", API, &[json, &condition], "{}"),
+            server.send("DELETE", API, &[&condition], ""),
+        ] {
+            let problem = reply.refused(412, "if_match.failed");
+            assert!(problem["hint"].as_str().unwrap().contains(tag), "{problem}");
+            assert!(!problem["detail"].as_str().unwrap().contains("not 0"), "{problem}");
+        }
+    }
 }
 
 #[test]

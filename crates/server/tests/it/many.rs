@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use server::Patience;
@@ -104,6 +104,24 @@ fn who_may_not_read_is_not_told_by_what_a_key_is_taken() {
         let taken = send(r#"{"topic":"a.other","key":"k"}"#).refused(409, "event.key_conflict");
         assert_eq!(taken["position"], Value::Null, "{taken}");
     }
+}
+
+#[test]
+fn who_is_over_its_quota_is_told_so_after_a_moment() {
+    let server = Server::start();
+    let mut client = guest(&server);
+    server.put("/v1/tenants/main/quota", r#"{"bytes":1}"#).ok(200);
+    for _ in 0..3 {
+        let asked = Instant::now();
+        client.write(&request(r#"{"topic":"a.b"}"#));
+        client.reply().refused(429, "quota.exceeded");
+        assert!(
+            asked.elapsed() >= Duration::from_millis(20),
+            "who asks again at once costs others the processor"
+        );
+    }
+    server.put("/v1/tenants/main/quota", "{}").ok(200);
+    publish(&mut client, r#"{"topic":"a.b"}"#);
 }
 
 #[test]

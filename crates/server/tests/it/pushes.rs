@@ -69,3 +69,63 @@ fn the_headers_of_a_push_are_sealed_and_its_group_is_its_administrators() {
     ask(&editor, "POST", "/v1/events", taken).refused(422, "event.invalid");
     assert!(ask(owner, "GET", "/v1/records?from=18446744073709551615", "").status < 500);
 }
+
+#[test]
+fn a_push_that_is_paused_stays_paused_whatever_is_changed_about_it() {
+    let server = Server::start();
+    let said = |url: &str| json!({"url": url, "pattern": "order.*"}).to_string();
+    server.put("/v1/push/shop", said("https://a.example.org/")).ok(201);
+    server.post("/v1/push/shop/pause", "").ok(200);
+    let changed = server.put("/v1/push/shop", said("https://b.example.org/")).ok(200);
+    assert_eq!((&changed["state"], &changed["reason"]), (&json!("paused"), &json!("by hand")));
+    assert_eq!(changed["url"], "https://b.example.org/");
+    assert_eq!(server.get("/v1/groups/push-shop").ok(200)["paused"], true);
+    assert_eq!(server.post("/v1/push/shop/resume", "").ok(200)["state"], "active");
+    let changed = server.put("/v1/push/shop", said("https://c.example.org/")).ok(200);
+    assert_eq!((&changed["state"], changed.get("reason")), (&json!("active"), None));
+    assert_eq!(server.get("/v1/groups/push-shop").ok(200)["paused"], false);
+}
+
+#[test]
+fn a_header_that_is_given_back_as_it_is_shown_keeps_its_value() {
+    let server = Server::start();
+    let said = |headers: &serde_json::Value| {
+        json!({"url": "https://example.org/", "pattern": "order.*", "headers": headers}).to_string()
+    };
+    let kept = || {
+        let mut headers = server.engine.main().unwrap().push("rt").unwrap().headers;
+        headers.sort();
+        headers
+    };
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let masked = server.put("/v1/push/rt", said(&json!({"authorization": "***"})));
+    let problem = masked.refused(422, "push.invalid");
+    assert!(problem["detail"].as_str().unwrap().contains("authorization"), "{problem}");
+    server.put("/v1/push/rt", said(&json!({"authorization": "Bearer realkey"}))).ok(201);
+    let mut shown = server.get("/v1/push/rt").ok(200)["headers"].clone();
+    shown["x-more"] = "1".into();
+    server.put("/v1/push/rt", said(&shown)).ok(200);
+    assert_eq!(kept(), [pair("authorization", "Bearer realkey"), pair("x-more", "1")]);
+    server.put("/v1/push/rt", said(&json!({"x-other": "***"}))).refused(422, "push.invalid");
+    assert_eq!(kept().len(), 2, "what was refused changed nothing");
+    let without = r#"{"url":"https://example.org/","pattern":"order.*"}"#;
+    server.put("/v1/push/rt", without).ok(200);
+    assert!(kept().is_empty());
+}
+
+#[test]
+fn the_group_of_a_push_is_changed_with_its_push_only() {
+    let server = Server::start();
+    let push = r#"{"url":"https://example.org/","pattern":"order.*"}"#;
+    server.put("/v1/push/shop", push).ok(201);
+    let changed = server.put("/v1/groups/push-shop", r#"{"pattern":"nothing.here"}"#);
+    let removed = server.send("DELETE", "/v1/groups/push-shop", &[], "");
+    for reply in [changed, removed] {
+        let problem = reply.refused(409, "definition.conflict");
+        assert!(problem["hint"].as_str().unwrap().contains("everwhen push rm shop"), "{problem}");
+    }
+    assert_eq!(server.get("/v1/groups/push-shop").ok(200)["pattern"], "order.*");
+    server.post("/v1/groups/push-shop/seek", r#"{"to":"beginning"}"#).ok(200);
+    server.put("/v1/groups/push-other", r#"{"pattern":"a.b"}"#).ok(201);
+    assert_eq!(server.send("DELETE", "/v1/groups/push-other", &[], "").status, 204);
+}

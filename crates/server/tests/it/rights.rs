@@ -245,6 +245,47 @@ fn an_editor_declares_automations_but_none_that_could_carry_out_what_it_may_not_
 }
 
 #[test]
+fn what_an_editor_may_not_declare_is_not_tried_for_it_and_starts_nothing_of_its() {
+    let server = server();
+    let (editor, _) = token(&server, "main", json!({"role": "editor"}));
+    let (admin, _) = token(&server, "main", json!({"role": "admin"}));
+    let ask =
+        |by: &str, method: &str, path: &str, body: Value| asked(&server, by, method, path, &body.to_string());
+    let tried = |by: &str, triggers: &str, actions: &str| {
+        let text = format!("automation: bt\nmode: parallel\ntriggers: [{triggers}]\nactions: [{actions}]\n");
+        ask(by, "POST", "/v1/backtest", json!({"from": 1, "files": {"b.yaml": text}}))
+    };
+    let post = |body: &str| {
+        format!("{{http: {{method: POST, url: 'http://x.example/', body: '{{{{ {body} }}}}'}}}}")
+    };
+    tried(&editor, "{event: a.b}", &post("event")).ok(200);
+    let told = tried(&admin, "{event: 'engine.audit.#'}", &post("event")).ok(200);
+    assert!(told["effects"].to_string().contains("engine.audit.tokens"), "{told}");
+    let refused = tried(&editor, "{event: 'engine.audit.#'}", &post("event")).refused(403, "auth.denied");
+    assert!(refused["detail"].as_str().unwrap().contains("acts of administration"), "{refused}");
+    let waits = "{wait_for: {event: 'engine.audit.#', timeout: 1h, on_timeout: continue}}";
+    tried(&admin, "{event: a.b}", waits).ok(200);
+    tried(&editor, "{event: a.b}", waits).refused(403, "auth.denied");
+    tried(&editor, "{event: a.b}", &post("secret(\"key\")")).refused(403, "auth.denied");
+
+    let plain = json!({"automation": "one", "triggers": [{"manual": true}], "actions": [{"vars": {"a": 1}}]});
+    ask(&editor, "POST", "/v1/automations", plain).ok(201);
+    let on = |pattern: &str| json!({"id": "s", "pattern": pattern, "automation": "one"});
+    let refused = ask(&editor, "POST", "/v1/subscriptions", on("engine.audit.#")).refused(403, "auth.denied");
+    assert_eq!(refused["pointer"], "/pattern", "{refused}");
+    let seeds = json!({"subscription_id": "s", "event_type_glob": "engine.*", "workflow_type": "one"});
+    ask(&editor, "POST", "/v1/subscriptions", seeds).refused(403, "auth.denied");
+    ask(&editor, "POST", "/v1/subscriptions", on("a.#")).ok(201);
+    ask(&editor, "PUT", "/v1/subscriptions/s", on("engine.audit.#")).refused(403, "auth.denied");
+    let acts = json!({"pattern": "engine.audit.#"});
+    ask(&editor, "PATCH", "/v1/subscriptions/s", acts.clone()).refused(403, "auth.denied");
+    ask(&admin, "PATCH", "/v1/subscriptions/s", acts).ok(200);
+    // What is kept of it counts, too.
+    ask(&editor, "PATCH", "/v1/subscriptions/s", json!({"enabled": true})).refused(403, "auth.denied");
+    ask(&editor, "PATCH", "/v1/subscriptions/s", json!({"pattern": "a.b"})).ok(200);
+}
+
+#[test]
 fn terms_that_cannot_be_are_refused_by_what_is_wrong_with_them() {
     let server = server();
     for (said, words) in [

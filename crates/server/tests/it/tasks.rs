@@ -81,3 +81,15 @@ fn what_is_said_wrongly_is_named() {
     let long = json!({"token": "a", "output": "x".repeat(1 << 20)}).to_string();
     server.post("/v1/tasks/complete", long).refused(413, "body.too_large");
 }
+
+#[test]
+fn kinds_are_a_list_that_names_some() {
+    let server = Server::start();
+    server.apply("a.yaml", PRINTS);
+    server.publish("in.a", r#"{"n":1}"#);
+    for kinds in [json!([]), json!("print"), json!(null), json!([""]), json!([1])] {
+        let refused = server.post("/v1/tasks/poll", json!({ "kinds": kinds }).to_string());
+        assert_eq!(refused.refused(400, "request.invalid")["pointer"], "/kinds", "{kinds}");
+    }
+    assert_eq!(poll(&server, &json!({"kinds": ["print"]})).len(), 1);
+}

@@ -93,4 +93,50 @@ fn runs_of_a_day_that_are_used_up_name_the_limit_and_when_there_are_some_again()
     assert_eq!((&said["quota"], &said["limit"]), (&json!("runs_per_day"), &json!(1)));
     let after: u64 = refused.headers["retry-after"].parse().unwrap();
     assert!((3_500..=3_600).contains(&after), "until midnight: {after}");
+    let begun = server.get("/v1/runs").ok(200)["runs"][0]["id"].as_str().unwrap().to_owned();
+    let again = server.post(&format!("/v1/runs/{begun}/rerun"), "{}");
+    assert_eq!(again.refused(429, "quota.exceeded")["quota"], "runs_per_day");
+    assert!(again.headers.contains_key("retry-after"));
+    assert_eq!(server.get("/v1/runs").ok(200)["runs"].as_array().unwrap().len(), 1);
+    server.put("/v1/tenants/main/quota", r#"{"runs_per_day":2}"#).ok(200);
+    server.post(&format!("/v1/runs/{begun}/rerun"), "{}").ok(200);
+}
+
+const NOTES: &str = "concept note {\n  text string\n}\n";
+const ADD: &str = "use d.concepts.{ note }\n\nmutation note addNote {\n  args { id string!  text string }\n  \
+                   insert {\n    accept { text }\n  }\n}\n";
+
+#[test]
+fn rows_are_held_to_the_bytes_of_a_tenant_through_every_door() {
+    let server = crate::harness::Server::start();
+    let files = json!({"files": {"d/concepts.ew": NOTES, "d/mutations.ew": ADD}});
+    server.post("/v1/apply", files.to_string()).ok(200);
+    let row = "/v1/entities/v1:d:note/a";
+    server.put(row, r#"{"text":"one"}"#).ok(201);
+    server.put("/v1/tenants/main/quota", r#"{"bytes":1}"#).ok(200);
+    let send = |method: &str, path: &str, media: &str, body: &str| {
+        server.send(method, path, &[&format!("content-type: {media}")], body)
+    };
+    let (plain, lines) = ("application/json", "application/x-ndjson");
+    for (method, path, media, body) in [
+        ("PUT", row, plain, r#"{"text":"two"}"#),
+        ("PATCH", row, "application/merge-patch+json", r#"{"text":"two"}"#),
+        ("DELETE", row, plain, ""),
+        ("POST", "/v1/entities/v1:d:note", plain, r#"{"text":"two"}"#),
+        ("POST", "/v1/mutations/addNote", plain, r#"{"args":{"id":"b","text":"two"}}"#),
+        ("POST", "/v1/import", lines, "{\"topic\":\"a.b\"}\n"),
+        ("POST", "/v1/events", plain, r#"{"topic":"a.b"}"#),
+    ] {
+        let reply = send(method, path, media, body);
+        assert_eq!(reply.refused(429, "quota.exceeded")["quota"], "bytes", "{method} {path}");
+        assert!(reply.headers.contains_key("retry-after"), "{method} {path}");
+    }
+    let sent = "{\"id\":\"c\",\"text\":\"x\"}\n{\"id\":\"d\",\"text\":\"x\"}\n";
+    let import = "/v1/entities/v1:d:note/import";
+    let refused = send("POST", import, lines, sent).text();
+    assert_eq!(refused.matches("\"code\":\"quota.exceeded\"").count(), 2, "{refused}");
+    assert_eq!(server.get(row).ok(200)["fields"]["text"], "one");
+    server.put("/v1/tenants/main/quota", "{}").ok(200);
+    assert!(!send("POST", import, lines, sent).text().contains("error"));
+    assert_eq!(server.send("DELETE", row, &[], "").status, 204);
 }

@@ -18,6 +18,10 @@ fn certificate(name: &str) -> PathBuf {
 
 /// What a server answers to `GET /livez`, and how many certificates it showed.
 fn asked(server: &Server) -> std::io::Result<(String, usize)> {
+    exchanged(server, "GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+}
+
+fn exchanged(server: &Server, request: &str) -> std::io::Result<(String, usize)> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(
         CertificateDer::pem_file_iter(certificate("root.pem")).unwrap().map(Result::unwrap),
@@ -28,7 +32,7 @@ fn asked(server: &Server) -> std::io::Result<(String, usize)> {
     let mut session = ClientConnection::new(config, ServerName::try_from("127.0.0.1").unwrap()).unwrap();
     let mut socket = TcpStream::connect(server.address).unwrap();
     let mut stream = Stream::new(&mut session, &mut socket);
-    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     // Some servers end without saying so; what came before counts.
     let _ = stream.read_to_string(&mut answer);
@@ -61,4 +65,16 @@ fn who_asks_without_tls_is_told_so_in_words() {
     let server = Server::secure(&certificate("server.pem"), &certificate("server.key"));
     let refused = server.get("/livez").refused(400, "request.invalid");
     assert!(refused["hint"].as_str().unwrap().contains("https://"), "{refused}");
+}
+
+#[test]
+fn the_cookie_of_the_page_is_only_for_tls() {
+    let server = Server::secure(&certificate("server.pem"), &certificate("server.key"));
+    let form = "token=ew_viewer_0123456789";
+    let head = "host: 127.0.0.1\r\ncontent-type: application/x-www-form-urlencoded\r\nconnection: close";
+    let length = form.len();
+    let request = format!("POST /ui/sign-in HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{form}");
+    let (answer, _) = exchanged(&server, &request).unwrap();
+    let cookie = answer.lines().find(|line| line.starts_with("set-cookie:")).unwrap_or(&answer);
+    assert!(cookie.ends_with("; Secure"), "{cookie}");
 }

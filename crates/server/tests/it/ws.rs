@@ -257,6 +257,8 @@ fn who_did_it_has_the_answer_and_no_broadcast_of_it() {
         socket.json()
     };
     assert_eq!(ask(json!({"type": "subscribe_automations"}))["type"], "ok");
+    let again = ask(json!({"type": "subscribe_automations"}));
+    assert_eq!(again["detail"], "automations are subscribed to already");
     let definition = json!({"name": "work", "mode": "parallel", "triggers": [{"event": "job.*"}],
         "actions": [{"delay": "1h"}]});
     // What is heard next is always the answer to what is said next, never an echo of what was said before.

@@ -1,4 +1,5 @@
-//! Decides whether a run that has ended goes on or begins anew. Only its mode is asked: a person wants it.
+//! Decides whether a run that has ended goes on or begins anew. Only its mode is asked: a person wants it; and of a new one, whether
+//! the day has room for it.
 
 use model::definition::{Mode, ModeKind};
 use model::record::{Outcome, RunMoved, RunRecord, Status};
@@ -24,7 +25,12 @@ pub fn decide(draft: &mut Draft<'_>, again: Again) -> Result<Answer, Refusal> {
         draft.state.catalog.automations.named(&started.automation)?.clone()
     };
     free(draft, &automation.definition.mode, (started.automation.clone(), started.key.clone()))?;
-    if started.id.is_empty() {
+    let is_new = started.id.is_empty();
+    if is_new && !draft.state.daily.has_room(draft.now, 0) {
+        let reason = Some("budget".to_owned());
+        return Ok(Answer::Started { run: None, outcome: Outcome::Refused, reason });
+    }
+    if is_new {
         started.id = start::blank(draft, &automation, "", "").id;
     }
     started.hash.clone_from(&automation.hash);

@@ -173,6 +173,8 @@ impl Tenant {
     fn again(&self, again: Again) -> Result<Value, Problem> {
         match self.ask_blocking(Command::Run(RunCommand::Again(Box::new(again))))? {
             Answer::Started { run: Some(id), .. } => self.run(&id),
+            // One that goes on has begun once already; only a new one can find the day's used up.
+            Answer::Started { run: None, .. } => Err(self.runs_used_up()),
             _ => Err(unexpected()),
         }
     }

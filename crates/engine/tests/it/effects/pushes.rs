@@ -147,7 +147,12 @@ async fn fifty_failures_in_a_row_pause_it_and_an_event_says_so() {
     let push = tenant.shown_push("shop").unwrap();
     assert_eq!((&push["state"], &push["reason"]), (&json!("paused"), &json!("50 failures in a row")));
     assert_eq!(told(&tenant, "engine.push.paused")[0]["failures"], 50);
+    let changed = put(&tenant, json!({"url": format!("http://{address}/other")})).await;
+    assert_eq!((&changed["state"], &changed["reason"]), (&push["state"], &push["reason"]), "only a resume");
+    assert!(changed["failing_since"].is_string(), "{changed}");
     assert!(got.recv_timeout(Duration::from_millis(20)).is_err(), "nothing more is sent");
+    tenant.resume_push(&Caller::local(), "shop").await.unwrap();
+    assert!(next(&got).head.starts_with("POST /other "));
     engine.close().await.unwrap();
 }
 

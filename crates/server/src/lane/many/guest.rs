@@ -43,6 +43,8 @@ pub enum Doing {
     Asks(Post),
     /// This much of its answer has not been taken.
     Hears(Vec<u8>),
+    /// Its answer is kept for a moment: it asks for more than it may have.
+    Held(Vec<u8>),
 }
 
 /// Where to find what was read.

@@ -10,7 +10,7 @@ use engine::tray::{Laid, Tray};
 use engine::{Caller, Outcome, Post, Posted, Tenant};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use model::{Problem, Timestamp};
+use model::{Code, Problem, Timestamp};
 use tokio::sync::watch;
 
 use super::guest::{Came, Doing, Guest};
@@ -28,6 +28,8 @@ const SCRATCH_BYTES: usize = 16 * 1_024;
 const TURNS_MAX: usize = 4;
 /// How long at most is read on before a commit, while more comes. Less than a sync takes, and nobody is waited for.
 const GATHER_MAX: Duration = Duration::from_micros(100);
+/// How long who is over its quota waits for that answer: one that asks again at once must not cost its neighbours the processor.
+const HELD_FOR: Duration = Duration::from_millis(20);
 
 pub struct Thread {
     poll: Poll,
@@ -164,6 +166,7 @@ impl Thread {
             match self.guests[number].as_mut().map(|guest| (&guest.doing, &mut guest.due)) {
                 Some((Doing::Reads, _)) => self.go(number, false),
                 Some((Doing::Hears(_), due)) => *due = self.now + LAST_WORD,
+                Some((Doing::Held(_), due)) => *due = self.now,
                 _ => {}
             }
         }
@@ -399,10 +402,21 @@ impl Thread {
     }
 
     fn tell(&mut self, number: usize, tenant: &Tenant, outcome: Result<Outcome, Problem>) {
+        let held = matches!(&outcome, Err(problem) if problem.code() == Code::QuotaExceeded);
         let mut answer = mem::take(&mut self.answer);
         write::answer(outcome, (tenant, &self.doors, self.at), &mut answer);
-        self.say(number, answer.as_bytes());
+        match held && !self.closing {
+            true => self.hold(number, answer.as_bytes()),
+            false => self.say(number, answer.as_bytes()),
+        }
         self.answer = answer;
+    }
+
+    fn hold(&mut self, number: usize, answer: &[u8]) {
+        if let Some(guest) = self.guests[number].as_mut() {
+            guest.doing = Doing::Held(answer.to_vec());
+        }
+        self.wait_for(number, HELD_FOR);
     }
 
     /// Writes, and goes on with what came after the request.
@@ -439,6 +453,7 @@ impl Thread {
             match mem::replace(&mut guest.doing, Doing::Reads) {
                 Doing::Reads => self.go(number, false),
                 Doing::Hears(_) => self.forget(number),
+                Doing::Held(answer) => self.say(number, &answer),
                 Doing::Asks(post) => {
                     // Whatever the writer says to it now is not for the next request.
                     guest.ticket = 0;
