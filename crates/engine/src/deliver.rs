@@ -5,6 +5,7 @@
 
 pub mod dispatcher;
 pub mod follow;
+pub(crate) mod followers;
 pub mod matcher;
 pub mod push;
 pub mod token;

@@ -69,6 +69,7 @@ use crate::admit::{Admitter, Handled};
 use crate::clock::Clock;
 use crate::command::{Answer, Command};
 use crate::deliver::follow::{Follow, Follower};
+use crate::deliver::followers::Followers;
 use crate::deliver::{Registry, lock};
 use crate::engine::Engine;
 use crate::entity::Catalog;
@@ -135,6 +136,7 @@ pub(crate) struct Inner {
     first: AtomicU64,
     seen: watch::Sender<Position>,
     registry: RwLock<Registry>,
+    followers: Followers,
     readers: Mutex<Vec<Box<dyn Reader>>>,
     /// What backlogs are read into.
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -328,6 +330,10 @@ impl Tenant {
     pub async fn reached(&self, position: Position) -> Result<(), Problem> {
         let mut seen = self.watch();
         seen.wait_for(|seen| *seen >= position).await.map(drop).map_err(|_| closing())
+    }
+
+    pub(crate) fn followers(&self) -> &Followers {
+        &self.0.followers
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Position> {

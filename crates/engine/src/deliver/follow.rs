@@ -6,8 +6,8 @@ use lang::filter::Filter;
 use model::event::Event;
 use model::topic::{Pattern, is_engine, is_house};
 use model::{Position, Problem};
-use tokio::sync::watch;
 
+use super::followers::{Place, Wants};
 use crate::authority::Sight;
 use crate::tenant::{Hearing, Tenant};
 
@@ -28,6 +28,10 @@ pub struct Follow {
 }
 
 impl Follow {
+    fn events(&self) -> Wants<'_> {
+        Wants::Events(&self.patterns)
+    }
+
     /// Whether the event is wanted. A filter that errs does not match.
     pub fn wants(&self, event: &Event) -> bool {
         let envelope = &event.envelope;
@@ -45,27 +49,40 @@ impl Follow {
 pub struct Follower {
     tenant: Tenant,
     follow: Follow,
-    next: Position,
-    seen: watch::Receiver<Position>,
+    place: Place,
     live: Box<Hearing>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.tenant.followers().leave(self.follow.events(), &self.place);
+    }
 }
 
 impl Follower {
     pub(crate) fn new(tenant: Tenant, follow: Follow) -> Result<Follower, Problem> {
-        let seen = tenant.watch();
-        // Who was further than the ledger is, of another one perhaps, goes on at its end like everybody else.
-        let head = tenant.head();
-        let next = follow.after.map_or(head, |after| after.min(head)) + 1;
-        if next < tenant.first() {
-            return Err(crate::read::gone(tenant.first()));
-        }
+        let place = tenant.followers().join(follow.events(), follow.after, || tenant.head());
         let live = Box::new(tenant.listen(&follow.patterns));
-        Ok(Follower { tenant, follow, next, seen, live })
+        let follower = Follower { tenant, follow, place, live };
+        match follower.tenant.first() {
+            first if follower.place.next < first => Err(crate::read::gone(first)),
+            _ => Ok(follower),
+        }
+    }
+
+    /// The tenant has begun that was followed before it was there; nothing of it was seen.
+    fn move_to(&mut self, tenant: Tenant) {
+        let after = Some(self.position());
+        let place = tenant.followers().join(self.follow.events(), after, || tenant.head());
+        *self.live = tenant.listen(&self.follow.patterns);
+        let place = std::mem::replace(&mut self.place, place);
+        let before = std::mem::replace(&mut self.tenant, tenant);
+        before.followers().leave(self.follow.events(), &place);
     }
 
     /// Everything up to here was looked at; nothing after it will be missed.
     pub fn position(&self) -> Position {
-        self.next - 1
+        self.place.next - 1
     }
 
     /// How many positions it has not looked at yet.
@@ -76,27 +93,34 @@ impl Follower {
     /// What is there now, at most `max`; may be empty.
     pub fn try_next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
         let mut wanted = Vec::new();
-        let head = self.tenant.head();
-        while self.next <= head && wanted.is_empty() {
+        let head = self.pass_over();
+        while self.place.next <= head && wanted.is_empty() {
             wanted = self.step(head, max)?;
         }
         Ok(wanted)
     }
 
+    /// Passes over what is of no concern, and says how far there is something to read.
+    fn pass_over(&mut self) -> Position {
+        let head = self.tenant.head();
+        self.place.pass_over(head);
+        head
+    }
+
     /// Looks at the next piece of the ledger.
     fn step(&mut self, head: Position, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
-        let (events, through) = self.tenant.events_from(self.next, head, max)?;
+        let (events, through) = self.tenant.events_from(self.place.next, head, max)?;
         let (mut wanted, mut bytes) = (Vec::new(), 0);
         for event in events.into_iter().filter(|event| self.follow.wants(event)) {
             if bytes > 0 && bytes + event.size() > BYTES_MAX {
                 // Read again when the caller has dealt with these.
-                self.next = event.position;
+                self.place.next = event.position;
                 return Ok(wanted);
             }
             bytes += event.size();
             wanted.push(event);
         }
-        self.next = through + 1;
+        self.place.next = through + 1;
         Ok(wanted)
     }
 
@@ -105,17 +129,13 @@ impl Follower {
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, Problem> {
         while let Some((mut births, begun)) = self.tenant.awaited() {
             match begun {
-                Some(tenant) => {
-                    *self.live = tenant.listen(&self.follow.patterns);
-                    (self.seen, self.tenant) = (tenant.watch(), tenant);
-                }
+                Some(tenant) => self.move_to(tenant),
                 None => births.changed().await.map_err(|_| crate::tenant::closing())?,
             }
         }
         loop {
-            self.seen.borrow_and_update();
-            let head = self.tenant.head();
-            while self.next <= head {
+            let head = self.pass_over();
+            while self.place.next <= head {
                 let events = self.step(head, max)?;
                 if !events.is_empty() {
                     return Ok(events);
@@ -123,7 +143,7 @@ impl Follower {
                 tokio::task::yield_now().await;
             }
             tokio::select! {
-                changed = self.seen.changed() => changed.map_err(|_| crate::tenant::closing())?,
+                () = self.place.called() => {}
                 event = self.live.next() => {
                     if self.follow.wants(&event) {
                         return Ok(vec![event]);

@@ -15,11 +15,12 @@ use crate::state::State;
 use crate::writer::{Committed, Writer};
 
 impl Tenant {
-    /// What became true goes to those who wait for it. Offers come before `visible` is raised (see `deliver`).
+    /// What became true goes to those who wait for it. Offers and notes come before `visible` is raised (see `deliver` and `deliver/followers`).
     pub(super) fn hand_on(&self, writer: &Writer, committed: Vec<Committed>) {
         if committed.is_empty() {
             return;
         }
+        let (mut events, mut first_run) = (Vec::with_capacity(committed.len()), None);
         let mut registry = self.0.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         for item in committed {
             match item {
@@ -29,9 +30,15 @@ impl Tenant {
                     // First where it can be read, then offered: an inbox that overflows on it is read again from there.
                     self.tail_mut().push(event.clone());
                     registry.route(&event);
+                    events.push(event);
                 }
                 Committed::Told(event) => self.tell(event),
-                Committed::Other(place, record) => self.steer(writer, &mut registry, (place, record)),
+                Committed::Other(place, record) => {
+                    if matches!(record, Record::Run(_)) {
+                        first_run.get_or_insert(place.position);
+                    }
+                    self.steer(writer, &mut registry, (place, record));
+                }
             }
         }
         drop(registry);
@@ -40,8 +47,12 @@ impl Tenant {
         if self.history_is_long() {
             self.fold_history(head);
         }
+        let mut calls = self.followers().calls(head);
+        events.iter().for_each(|event| calls.meet(event));
+        first_run.into_iter().for_each(|position| calls.meet_run(position));
         self.0.visible.store(head, Ordering::Release);
         self.0.seen.send_replace(head);
+        calls.go_out();
     }
 
     /// Records that change what is in memory beside the state.

@@ -84,6 +84,7 @@ impl Tenant {
             first: AtomicU64::new(first),
             seen: watch::channel(head).0,
             registry: RwLock::new(Registry::default()),
+            followers: Default::default(),
             readers: Mutex::new(Vec::new()),
             buffers: Mutex::new(Vec::new()),
             first_reader: Mutex::new(writer.ledger.reader()),

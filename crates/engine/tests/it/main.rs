@@ -8,6 +8,7 @@ mod authority;
 mod effects;
 mod endings;
 mod entities;
+mod followers;
 mod formats;
 mod gates;
 mod groups;

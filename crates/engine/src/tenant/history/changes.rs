@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use model::record::{OccurrenceId, Record, RunRecord};
 use model::{Position, Problem};
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::broken;
+use crate::deliver::followers::{Place, Wants};
 use crate::read;
 use crate::tenant::{Tenant, closing};
 
@@ -40,49 +40,67 @@ pub struct Changes {
     tenant: Tenant,
     of: Changing,
     chosen: Chosen,
-    next: Position,
-    seen: watch::Receiver<Position>,
+    place: Place,
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.tenant.followers().leave(Wants::Runs, &self.place);
+    }
 }
 
 impl Tenant {
     /// Follows what changes after `after`; `None`, or one that is not reached yet: from now.
     pub fn changes(&self, of: Changing, chosen: Chosen, after: Option<Position>) -> Result<Changes, Problem> {
-        let seen = self.watch();
-        let head = self.head();
-        let next = after.map_or(head, |after| after.min(head)) + 1;
-        if next < self.first() {
-            return Err(read::gone(self.first()));
+        let place = self.followers().join(Wants::Runs, after, || self.head());
+        let changes = Changes { tenant: self.clone(), of, chosen, place };
+        match self.first() {
+            first if changes.place.next < first => Err(read::gone(first)),
+            _ => Ok(changes),
         }
-        Ok(Changes { tenant: self.clone(), of, chosen, next, seen })
     }
 }
 
 impl Changes {
     /// Everything up to here was looked at.
     pub fn position(&self) -> Position {
-        self.next - 1
+        self.place.next - 1
     }
 
     /// Ready once there is something to look at.
     pub async fn grown(&mut self) -> Result<(), Problem> {
         while let Some((mut births, begun)) = self.tenant.awaited() {
             match begun {
-                Some(tenant) => (self.seen, self.tenant) = (tenant.watch(), tenant),
+                Some(tenant) => self.move_to(tenant),
                 None => births.changed().await.map_err(|_| closing())?,
             }
         }
-        let next = self.next;
-        self.seen.wait_for(|head| *head >= next).await.map(drop).map_err(|_| closing())
+        loop {
+            let head = self.tenant.head();
+            self.place.pass_over(head);
+            if self.place.next <= head {
+                return Ok(());
+            }
+            self.place.called().await;
+        }
+    }
+
+    /// The tenant has begun that was followed before it was there; nothing of it was seen.
+    fn move_to(&mut self, tenant: Tenant) {
+        let place = tenant.followers().join(Wants::Runs, Some(self.position()), || tenant.head());
+        let place = std::mem::replace(&mut self.place, place);
+        std::mem::replace(&mut self.tenant, tenant).followers().leave(Wants::Runs, &place);
     }
 
     /// Looks at the next piece of the ledger; may wait for the disk, and may find nothing.
     pub fn look(&mut self) -> Result<Vec<Change>, Problem> {
         let head = self.tenant.head();
-        if self.next > head {
+        self.place.pass_over(head);
+        if self.place.next > head {
             return Ok(Vec::new());
         }
         let mut touched = Touched::default();
-        let (from, of) = (self.next, self.of);
+        let (from, of) = (self.place.next, self.of);
         let end = self.tenant.with_reader(|reader| {
             let mut bytes = Vec::new();
             let end = reader.read(from, read::CHUNK, &mut bytes).map_err(read::problem)?;
@@ -95,7 +113,7 @@ impl Changes {
             Ok(end)
         })?;
         let told = self.told(touched)?;
-        self.next = end.next.clamp(from + 1, head + 1);
+        self.place.next = end.next.clamp(from + 1, head + 1);
         Ok(told)
     }
 
