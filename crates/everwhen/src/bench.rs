@@ -126,8 +126,11 @@ Examples:
         #[arg(long, default_value_t = 200)]
         rate: u64,
         /// How many of them
-        #[arg(long, default_value_t = 2_000)]
+        #[arg(long, default_value_t = 4_000)]
         events: u64,
+        /// In how many turns with and without the neighbour
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..))]
+        turns: u64,
         /// How many of the neighbour publish without a pause
         #[arg(long, default_value_t = 16)]
         publishers: usize,
@@ -332,9 +335,9 @@ fn measured(bench: &Bench, place: &Place, session: &Session) -> Result<Value, Pr
             if http { deliver::run_http(dir, load) } else { deliver::run(dir, load) }
         }
         Bench::Auth { tokens } => block_on(auth::run(dir, tokens)),
-        Bench::Tenants { http, rate, events, publishers, quota } => {
-            let load = tenants::Load { rate, events: events.max(1), publishers, quota };
-            if http { http::tenants::run(dir, load) } else { block_on(tenants::run(dir, load)) }
+        Bench::Tenants { http, rate, events, turns, publishers, quota } => {
+            let load = tenants::Load { rate, events, turns, publishers, quota };
+            if http { http::tenants::run(dir, load) } else { tenants::run(dir, load) }
         }
         Bench::Check { declarations } => check::run(dir, declarations),
         Bench::Expr => expr::run(dir),
@@ -434,6 +437,9 @@ fn failed(error: impl std::fmt::Display) -> Problem {
 
 /// Runs a future on a runtime of its own, as an embedder with two workers would.
 fn block_on<T>(future: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.map_err(failed)?.block_on(future)
+    runtime()?.block_on(future)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Problem> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)
 }

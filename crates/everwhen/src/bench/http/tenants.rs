@@ -14,7 +14,7 @@ use super::connection::{Connection, authorized, post};
 use super::{Served, on_one_thread, token};
 use crate::bench::failed;
 use crate::bench::measure::Latencies;
-use crate::bench::tenants::{Load, PAUSE, Told, quota, steady, told};
+use crate::bench::tenants::{Load, PAUSE, in_turns, quota, steady, told};
 
 /// A tenant that publishes over HTTP: the bytes it sends.
 type Request = Arc<[u8]>;
@@ -29,18 +29,22 @@ pub fn run(dir: &Path, load: Load) -> Result<Value, Problem> {
     });
     let (quiet, loud) = made?;
     let address = served.address;
-    measured(address, &quiet, load.rate, load.events.min(200))?;
-    let alone = measured(address, &quiet, load.rate, load.events)?;
-    let over = Arc::new(AtomicBool::new(false));
-    let flood = {
-        let over = over.clone();
-        std::thread::spawn(move || on_one_thread(flood(address, load.publishers, loud, over)))
-    };
-    let beside = measured(address, &quiet, load.rate, load.events);
-    over.store(true, Ordering::Relaxed);
-    let neighbour = flood.join().map_err(|_| failed("the neighbour panicked"))??;
+    let measured = in_turns(load, |beside, events| {
+        let over = Arc::new(AtomicBool::new(false));
+        let flood = beside.then(|| {
+            let (over, loud) = (over.clone(), loud.clone());
+            std::thread::spawn(move || on_one_thread(flood(address, load.publishers, loud, over)))
+        });
+        let latencies = measured(address, &quiet, load.rate, events);
+        over.store(true, Ordering::Relaxed);
+        let neighbour = match flood {
+            Some(flood) => flood.join().map_err(|_| failed("the neighbour panicked"))??,
+            None => (0, 0),
+        };
+        Ok((latencies?, neighbour))
+    });
     served.stop()?;
-    Ok(told(dir, load, Told { alone, beside: beside?, neighbour, http: true }))
+    Ok(told(dir, load, &measured?, true))
 }
 
 async fn request(served: &Served, tenant: &Tenant) -> Result<Request, Problem> {
