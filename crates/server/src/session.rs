@@ -256,7 +256,8 @@ async fn tell<W: Wire>(
             Ok(events) => events,
             Err(problem) => return problem,
         };
-        if events.is_empty() {
+        let waits = events.is_empty();
+        if waits {
             live = true;
             events = match follower.next(BATCH).await {
                 Ok(events) => events,
@@ -271,7 +272,10 @@ async fn tell<W: Wire>(
             let (frame, bytes) = wire.event(id, event);
             out.push(frame, bytes);
         }
-        tokio::task::yield_now().await;
+        // Who reads what is there already lets others go on in between; who waited for it did.
+        if !waits {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgr
 use futures_util::SinkExt;
 use model::{Code, Problem};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::caller::Call;
 use crate::connection::Held;
@@ -74,19 +74,21 @@ pub async fn open(mut call: Call) -> Answer {
 /// Until either side ends it.
 async fn serve(mut socket: WebSocket, mut session: Session<Frames>) {
     let (doors, out) = (session.doors.clone(), session.out.clone());
-    let (mut silence, mut over) = (0, std::pin::pin!(session.over()));
+    // These wait through all turns: an event for a thousand clients is not the time to set a thousand timers.
+    let (mut closing, mut over) = (std::pin::pin!(doors.closing()), std::pin::pin!(session.over()));
+    let (mut silence, mut quiet) = (0, std::pin::pin!(sleep(doors.patience.ping)));
     loop {
-        let turn = timeout(doors.patience.ping, async {
-            tokio::select! {
-                () = doors.closing() => Turn::Closing,
-                why = &mut over => Turn::Send(Taken::Over(why)),
-                said = socket.recv() => Turn::Said(said),
-                taken = out.next() => Turn::Send(taken),
-            }
-        });
-        let sent = match turn.await {
-            Ok(Turn::Closing) => return farewell(&mut socket, &doors, shutdown()).await,
-            Ok(Turn::Said(Some(Ok(said)))) => {
+        let turn = tokio::select! {
+            () = &mut closing => Turn::Closing,
+            why = &mut over => Turn::Send(Taken::Over(why)),
+            said = socket.recv() => Turn::Said(said),
+            taken = out.next() => Turn::Send(taken),
+            () = &mut quiet => Turn::Quiet,
+        };
+        quiet.as_mut().reset(Instant::now() + doors.patience.ping);
+        let sent = match turn {
+            Turn::Closing => return farewell(&mut socket, &doors, shutdown()).await,
+            Turn::Said(Some(Ok(said))) => {
                 silence = 0;
                 match said {
                     Message::Text(text) => answer(&mut socket, &mut session, text.as_bytes()).await,
@@ -95,13 +97,13 @@ async fn serve(mut socket: WebSocket, mut session: Session<Frames>) {
                     Message::Ping(_) | Message::Pong(_) => Ok(()),
                 }
             }
-            Ok(Turn::Said(Some(Err(error)))) => return refuse(&mut socket, fault(&error)).await,
+            Turn::Said(Some(Err(error))) => return refuse(&mut socket, fault(&error)).await,
             // Cut off.
-            Ok(Turn::Said(None)) => return,
-            Ok(Turn::Send(Taken::Frame(first))) => send(&mut socket, &session, first).await,
-            Ok(Turn::Send(Taken::Over(why))) => Err(End::Because(why)),
-            Err(_) if silence == SILENCE_MAX => return,
-            Err(_) => {
+            Turn::Said(None) => return,
+            Turn::Send(Taken::Frame(first)) => send(&mut socket, &session, first).await,
+            Turn::Send(Taken::Over(why)) => Err(End::Because(why)),
+            Turn::Quiet if silence == SILENCE_MAX => return,
+            Turn::Quiet => {
                 silence += 1;
                 live(&mut socket, &session).await
             }
@@ -118,6 +120,7 @@ enum Turn {
     Closing,
     Said(Option<Result<Message, axum::Error>>),
     Send(Taken<String>),
+    Quiet,
 }
 
 enum End {
