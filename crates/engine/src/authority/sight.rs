@@ -137,6 +137,11 @@ impl Sight {
         }
     }
 
+    /// As [`Sight::only_space`], of who writes: who has several or all means the default one.
+    pub fn space_meant<'a>(&'a self, default: &'a str) -> &'a str {
+        self.only_space().unwrap_or(default)
+    }
+
     /// Whether all that such a group may deliver is seen.
     pub fn covers(&self, group: &Definition) -> bool {
         let space = self.spaces().is_empty() || group.space.as_ref().is_some_and(|one| self.sees_space(one));
