@@ -12,6 +12,7 @@ use model::{Code, Problem};
 use serde_json::{Map, Value};
 
 use crate::body::{object, only_json};
+use crate::listing::There;
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
@@ -74,13 +75,19 @@ pub async fn create(call: Call) -> Answer {
 pub async fn quota(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
-    let (doors, caller) = (call.doors.clone(), call.caller.clone());
+    let (doors, caller, headers) = (call.doors.clone(), call.caller.clone(), call.head.headers.clone());
     let bytes = call.bytes(BODY_MAX).await?;
     if bytes.is_empty() {
         // Nothing said would lift every limit there is.
         return Err(Problem::new(Code::TenantInvalid, "the body is missing")
             .hint("{} lifts every limit")
             .into());
+    }
+    if listing::has_conditions(&headers) {
+        // A tenant that is there has a quota, of which nothing tells the versions apart.
+        let (engine, named) = (doors.engine.clone(), name.clone());
+        aside::blocking(move || engine.show_tenant(&named)).await?;
+        listing::check(&headers, &There::Untagged)?;
     }
     let said = object(&bytes, &Quota::NAMES)?;
     ok(&doors.engine.set_quota(&caller, &name, read_quota(&said)?).await?)

@@ -106,7 +106,7 @@ get /v1/tenants | listTenants | limit cursor | | 200 TenantPage
 post /v1/tenants | createTenant | | TenantName | 201 Tenant
 get /v1/tenants/{name} | getTenant | | | 200 Tenant
 delete /v1/tenants/{name} | deleteTenant | | | 204 -
-put /v1/tenants/{name}/quota | putQuota | | Quota | 200 Tenant
+put /v1/tenants/{name}/quota | putQuota | ^If-None-Match | Quota | 200 Tenant
 post /v1/tenants/{name}/tokens | createTenantToken | | TokenTerms | 201 Token
 post /v1/tenants/{name}/{what} | switchTenant | what=suspend|resume | | 200 Tenant
 post /v1/erase | eraseEvents | | Erase | 200 Erased
