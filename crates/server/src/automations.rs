@@ -3,7 +3,7 @@
 use axum::extract::Path;
 use engine::Tenant;
 use engine::authority::{Grant, Permission};
-use hyper::{Response, StatusCode};
+use hyper::StatusCode;
 use model::definition::{Definition, Kind};
 use model::{Code, Problem};
 use serde_json::{Map, Value, json};
@@ -174,9 +174,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     });
     let plan = deleted.await?;
     ws::told_of(&call.doors, &call.tenant, &plan).await;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(listing::gone())
 }
 
 /// `POST /v1/logic/{name}`

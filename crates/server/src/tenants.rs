@@ -3,7 +3,6 @@
 //! Everybody else who administers sees one tenant, their own; any other reads as one that is not there.
 
 use axum::extract::Path;
-use axum::response::Response;
 use engine::authority::Permission;
 use engine::no_tenant;
 use engine::settings::Quota;
@@ -12,8 +11,8 @@ use model::{Code, Problem};
 use serde_json::{Map, Value};
 
 use crate::body::{object, only_json};
-use crate::listing::There;
 use crate::caller::Call;
+use crate::listing::There;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 use crate::{aside, listing, tokens};
@@ -83,13 +82,13 @@ pub async fn quota(Path(name): Path<String>, call: Call) -> Answer {
             .hint("{} lifts every limit")
             .into());
     }
+    let said = object(&bytes, &Quota::NAMES)?;
     if listing::has_conditions(&headers) {
         // A tenant that is there has a quota, of which nothing tells the versions apart.
         let (engine, named) = (doors.engine.clone(), name.clone());
         aside::blocking(move || engine.show_tenant(&named)).await?;
         listing::check(&headers, &There::Untagged)?;
     }
-    let said = object(&bytes, &Quota::NAMES)?;
     ok(&doors.engine.set_quota(&caller, &name, read_quota(&said)?).await?)
 }
 
@@ -140,7 +139,5 @@ pub async fn create_token(Path(name): Path<String>, call: Call) -> Answer {
 pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     call.doors.engine.delete_tenant(&call.caller, &name).await?;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(listing::gone())
 }

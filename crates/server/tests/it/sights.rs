@@ -330,7 +330,7 @@ fn sessions_and_streams_of_runs_tell_of_what_is_seen() {
         .as_str()
         .unwrap()
         .to_owned();
-    stage.ask(&stage.owner, "DELETE", &format!("/v1/tokens/{id}"), Value::Null).ok(200);
+    stage.ask(&stage.owner, "DELETE", &format!("/v1/tokens/{id}"), Value::Null).gone();
     assert_eq!(socket.json()["payload"]["error"]["code"], "auth.required");
 }
 
@@ -376,7 +376,7 @@ fn what_is_held_open_ends_when_its_token_does() {
     };
     let (text, id) = token(&server, "main", json!({"role": "viewer"}));
     let mut stream = open(&text);
-    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").gone();
     assert!(stream.next().unwrap().contains("auth.required"), "revoked");
     assert!(stream.next().is_none(), "and closed");
 
@@ -406,7 +406,7 @@ fn what_is_held_open_ends_when_its_token_does() {
             r#"{"wait":"25s"}"#,
         )
     });
-    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").gone();
     let reply = waiting.join().unwrap();
     reply.refused(401, "auth.required");
 }

@@ -364,7 +364,7 @@ fn a_token_is_asked_for_each_thing_that_is_said() {
         "auth.denied"
     );
     // Revoked: what happens next is heard no more.
-    server.send("DELETE", &format!("/v1/tokens/{id}"), &[local], "").ok(200);
+    server.send("DELETE", &format!("/v1/tokens/{id}"), &[local], "").gone();
     server
         .send("POST", "/v1/events", &[local, "content-type: application/json"], r#"{"topic":"a.b"}"#)
         .ok(201);
