@@ -238,7 +238,7 @@ impl Tenant {
                 if !is_handed(wait) {
                     unhanded.push(id);
                 }
-                let attempt = effect.attempt + before;
+                let attempt = effect.attempt + crashes(wait) + before;
                 let traceparent = self.traceparent_of(&effect);
                 if let Some(lease) = leases.held.get_mut(&id).filter(|_| self.is_traced()) {
                     let told = Effect { with: Value::Null, ..effect.clone() };
@@ -446,6 +446,14 @@ fn is_handed(wait: &Wait) -> bool {
     matches!(&wait.kind, WaitKind::Effect(request) if request.handed)
 }
 
+/// A crash while a worker had it is an attempt, and never a failure (rules R11).
+fn crashes(wait: &Wait) -> u32 {
+    match &wait.kind {
+        WaitKind::Effect(request) => request.crashes,
+        _ => 0,
+    }
+}
+
 fn shown_task(run: &Run, wait: &Wait, lost: u32, held: bool) -> Option<Value> {
     let WaitKind::Effect(request) = &wait.kind else { return None };
     let state = match (request.is_quarantined(), held) {
@@ -456,7 +464,8 @@ fn shown_task(run: &Run, wait: &Wait, lost: u32, held: bool) -> Option<Value> {
     Some(json!({
         "id": format!("{}.{}", run.id, wait.number), "run": run.id, "automation": run.automation,
         "step": wait.path, "kind": request.task()?, "input": request.with["input"],
-        "idempotency_key": request.key, "attempt": request.attempt + lost, "since": wait.since, "state": state,
+        "idempotency_key": request.key, "attempt": request.attempt + request.crashes + lost, "since": wait.since,
+        "state": state,
     }))
 }
 
