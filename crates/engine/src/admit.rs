@@ -257,7 +257,7 @@ impl Admitter {
 
     fn fill(&self, caller: &Caller, draft: &mut Draft, new_id: impl FnOnce() -> String) {
         draft.id.get_or_insert_with(new_id);
-        draft.space.get_or_insert_with(|| self.default_space.clone());
+        draft.space.get_or_insert_with(|| caller.sight.space_meant(&self.default_space).to_owned());
         if draft.trace.is_none() {
             draft.trace.clone_from(&caller.trace);
         }

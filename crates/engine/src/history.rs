@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::apply::Place;
 use crate::lifecycle;
 use crate::route::lost::TOLD;
+use crate::run::act_behind_start;
 use crate::state::{Fault, Result};
 
 mod merged;
@@ -173,6 +174,9 @@ impl History {
         }
         if let Some(by) = triggered_by(started) {
             body["triggered_by"] = by.into();
+        }
+        if let Some(act) = act_behind_start(started) {
+            body["caused_by"] = act.into();
         }
         let before = self.run_again(place, started, &mut body)?;
         let mut put = self.db.prepare_cached(

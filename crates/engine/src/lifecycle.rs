@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
 use crate::history::cancelled;
-use crate::run::{Run, band_of, band_of_input};
+use crate::run::{Run, act_behind, band_of, band_of_input};
 use crate::state::Result;
 
 const STARTED: &str = "automation.started";
@@ -167,18 +167,21 @@ struct About<'a> {
     depth: u32,
     /// The highest of what it has read: outputs and errors may quote it.
     band: Band,
+    /// The act of administration that it goes back to: who does not see that does not hear of it.
+    act: Option<String>,
 }
 
 impl<'a> About<'a> {
     fn of(draft: &Draft<'_>, run: &'a Run) -> Result<About<'a>> {
-        let began = match &run.synthetic {
-            Some(event) => band_of(event),
-            None => draft.state.event(run.event)?.map(|event| event.envelope.band).unwrap_or_default(),
-        };
+        let read = if run.synthetic.is_some() { None } else { draft.state.event(run.event)? };
+        let topic = read.as_ref().map(|event| json!({ "topic": event.envelope.topic }));
+        let event = run.synthetic.as_ref().or(topic.as_ref()).unwrap_or(&Value::Null);
+        let began = read.as_ref().map_or_else(|| band_of(event), |event| event.envelope.band);
         let of_batch = band_of_input(&run.occurrence.kind, &run.input);
         let band = began.max(of_batch).max(run.walk.band);
+        let act = act_behind(&run.occurrence.kind, event, &run.input);
         let Run { id, automation, trigger, space, event, depth, .. } = run;
-        Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band })
+        Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band, act })
     }
 }
 
@@ -193,6 +196,11 @@ impl About<'_> {
             // Not in what a run gave: there a null is its own.
             more.get_mut("error").and_then(Value::as_object_mut).into_iter().for_each(without_nulls);
             without_nulls(more);
+            // Whoever may declare automations hears this: what an act said is not repeated here.
+            if self.act.is_some() {
+                more.remove("output");
+                more.get_mut("error").and_then(Value::as_object_mut).map(|error| error.remove("message"));
+            }
             let names = [("automationName", self.automation), ("automation", self.automation)];
             let ids = [("executionId", self.id), ("run", self.id), ("trigger", self.trigger)];
             more.extend(names.into_iter().chain(ids).map(|(key, text)| (key.to_owned(), text.into())));
@@ -212,6 +220,7 @@ impl About<'_> {
             depth: self.depth + LEAP,
             run: Some(self.id.to_owned()),
             band: self.band,
+            caused_by: self.act.clone(),
             ..Envelope::default()
         };
         let content = Content::new(&payload.to_string(), None);

@@ -15,9 +15,12 @@ use std::collections::BTreeMap;
 use model::definition::Field;
 use model::event::{Band, Event};
 use model::record::{How, Reason, RunStarted, Status};
+use model::topic::is_engine;
 use model::{Position, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::tenant::audit::{is_act, names_act};
 
 /// A run that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +63,28 @@ pub fn band_of(event: &Value) -> Band {
 pub fn band_of_input(kind: &str, input: &Value) -> Band {
     let batch = input["events"].as_array().filter(|_| kind == "batch");
     batch.into_iter().flatten().map(band_of).max().unwrap_or_default()
+}
+
+/// The act of administration that a run goes back to, in the words of `triggered_by`: its event or one of its batch, or what
+/// began the run that called it or that it was told of.
+pub fn act_behind(kind: &str, event: &Value, input: &Value) -> Option<String> {
+    let topic = |event: &Value| {
+        event["topic"].as_str().filter(|topic| is_act(topic)).map(|topic| format!("event:{topic}"))
+    };
+    let batch = input["events"].as_array().filter(|_| kind == "batch");
+    // Others may say anything there; what the engine itself makes says it of this.
+    let engine = event["topic"].as_str().is_some_and(is_engine);
+    let told = || event["caused_by"].as_str().filter(|text| engine && names_act(text)).map(str::to_owned);
+    topic(event).or_else(|| batch.into_iter().flatten().find_map(topic)).or_else(told)
+}
+
+/// As [`act_behind`], of a start as it is written down.
+pub fn act_behind_start(started: &RunStarted) -> Option<String> {
+    let event = match &started.synthetic {
+        Some(event) => event.clone(),
+        None => serde_json::json!({ "topic": started.topic }),
+    };
+    act_behind(&started.occurrence.kind, &event, &started.input)
 }
 
 /// Where outputs say that a step did not do what it says: null when it was skipped, else its error. No step has such an id.

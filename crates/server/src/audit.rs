@@ -114,7 +114,7 @@ fn say_position(response: &mut Response) {
     if !response.status().is_success() || response.headers().get(CONTENT_TYPE).is_some_and(by_lines) {
         return;
     }
-    let head = ASKED.with(|asked| asked.tenant.borrow().as_ref().map_or(0, Tenant::head));
+    let head = ASKED.with(|asked| asked.tenant.borrow().as_ref().map_or(0, Tenant::head_begun));
     if head > 0 {
         response.headers_mut().insert(POSITION, HeaderValue::from(head));
     }

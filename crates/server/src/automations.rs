@@ -3,7 +3,7 @@
 use axum::extract::Path;
 use engine::Tenant;
 use engine::authority::{Grant, Permission};
-use hyper::{Response, StatusCode};
+use hyper::StatusCode;
 use model::definition::{Definition, Kind};
 use model::{Code, Problem};
 use serde_json::{Map, Value, json};
@@ -17,6 +17,8 @@ use crate::{listing, ws};
 
 const BODY_MAX: usize = 4 << 20;
 const HEARS: &str = "hears of acts of administration and could tell them on";
+const HANDED: &str =
+    "is handed acts of administration, by a subscription or by what calls it, and could tell them on";
 
 /// `POST /v1/automations`
 pub async fn create(call: Call) -> Answer {
@@ -44,6 +46,16 @@ pub fn may_declare(grant: Option<&Grant>, tenant: &Tenant, definition: &Value) -
     if may_all(grant) {
         return Ok(());
     }
+    may_say(tenant, definition)?;
+    let name = definition["automation"].as_str().or(definition["name"].as_str()).unwrap_or_default();
+    match tenant.hear_acts()?.contains(name) {
+        true => Err(needs_admin("an automation", HANDED)),
+        false => Ok(()),
+    }
+}
+
+/// Whether what it says is for everybody who may declare.
+fn may_say(tenant: &Tenant, definition: &Value) -> Result<(), Problem> {
     let mut definition = definition.clone();
     // What it is for is said to people only.
     definition.as_object_mut().map(|whole| whole.remove("description"));
@@ -65,7 +77,7 @@ pub fn may_declare(grant: Option<&Grant>, tenant: &Tenant, definition: &Value) -
 pub fn may_try(grant: Option<&Grant>, tenant: &Tenant, definitions: &[Definition]) -> Result<(), Problem> {
     let acting = definitions.iter().filter(|definition| definition.kind() != Kind::Concept);
     let written = |one: &Definition| serde_json::from_str(&one.to_json()).unwrap_or_default();
-    acting.map(written).try_for_each(|definition| may_declare(grant, tenant, &definition))
+    acting.filter(|_| !may_all(grant)).map(written).try_for_each(|definition| may_say(tenant, &definition))
 }
 
 /// As [`may_declare`], of a subscription: it is a trigger that stands elsewhere.
@@ -162,9 +174,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     });
     let plan = deleted.await?;
     ws::told_of(&call.doors, &call.tenant, &plan).await;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(listing::gone())
 }
 
 /// `POST /v1/logic/{name}`

@@ -166,6 +166,15 @@ pub fn object(bytes: &[u8], known: &[&str]) -> Result<Map<String, Value>, Proble
     object_or(Code::RequestInvalid, bytes, known)
 }
 
+/// The code of what is wrong with a body there: doors of groups and pushes have their own, whatever the body is.
+pub fn code_at(path: &str) -> Code {
+    match path.split('/').nth(2) {
+        Some("groups") => Code::GroupInvalid,
+        Some("push") => Code::PushInvalid,
+        _ => Code::RequestInvalid,
+    }
+}
+
 /// As [`object`], for a door whose refusals have a code of their own.
 pub fn object_or(code: Code, bytes: &[u8], known: &[&str]) -> Result<Map<String, Value>, Problem> {
     let wrong = |pointer: &str, detail: String| Problem::new(code, detail).at(pointer);

@@ -106,7 +106,7 @@ impl Call {
         let bytes = body::read(given, NOTHING_MAX, self.doors.patience.body).await?;
         if !bytes.is_empty() {
             body::only_json(&self.head.headers)?;
-            body::object(&bytes, &[])?;
+            body::object_or(body::code_at(rights::matched(&self.head)), &bytes, &[])?;
         }
         Ok(self)
     }

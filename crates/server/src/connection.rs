@@ -122,10 +122,21 @@ async fn begun(socket: TcpStream, peer: Peer, router: axum::Router, doors: Arc<D
     let _ = socket.set_nodelay(true);
     let Some(tls) = &doors.tls else { return plain(socket, peer, router, doors, held).await };
     let patience = doors.patience.head;
-    if tokio::time::timeout(patience, speaks_plainly(&socket)).await.unwrap_or(false) {
-        return turned_away(socket).await;
-    }
-    match tokio::time::timeout(patience, tls.accept(socket)).await {
+    let greeted = async {
+        match tokio::time::timeout(patience, speaks_plainly(&socket)).await {
+            Ok(true) => Err(socket),
+            _ => Ok(tokio::time::timeout(patience, tls.accept(socket)).await),
+        }
+    };
+    let greeted = tokio::select! {
+        greeted = greeted => greeted,
+        () = doors.closing() => return,
+    };
+    let shaken = match greeted {
+        Ok(shaken) => shaken,
+        Err(socket) => return turned_away(socket).await,
+    };
+    match shaken {
         Ok(Ok(stream)) => {
             let spoken = match stream.get_ref().1.alpn_protocol() {
                 Some(b"h2") => Spoken::Http2,
@@ -267,6 +278,8 @@ async fn http1_on<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             tokio::select! {
                 () = socket.cut.asked() => {}
                 () = socket.gone(doors.patience.begun) => {}
+                // A server that stops waits for requests, and half a head is none yet.
+                () = async { doors.closing().await; socket.half_a_head().await } => {}
             }
         };
         driven(pin!(connection), |connection| connection.graceful_shutdown(), &doors, gone).await

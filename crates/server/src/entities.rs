@@ -1,6 +1,5 @@
 //! `/v1/entities`: rows read, written, listed and looked back at (contracts §10).
 
-use axum::body::Body;
 use axum::extract::Path;
 use axum::response::Response;
 use engine::entity::{Action, Expect, Provenance, Row, Write, Written, body as sent};
@@ -10,12 +9,12 @@ use hyper::{HeaderMap, StatusCode};
 use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
-use crate::aside;
 use crate::body::{self, media_type, wrong_type};
 use crate::caller::Call;
 use crate::problem::{Answer, bad_request};
 use crate::publish::json as json_answer;
 use crate::query::Params;
+use crate::{aside, listing};
 
 pub mod import;
 
@@ -78,9 +77,7 @@ pub async fn delete(Path((concept, id)): At, call: Call) -> Answer {
     let space = params.owned("space").unwrap_or_default();
     let write = Write { expect, space, ..through_http(&concept, Some(&id), Action::Delete) };
     call.tenant.write(&call.caller, write).await.map_err(|problem| foreign(problem, &tags))?;
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(listing::gone())
 }
 
 async fn write(

@@ -117,9 +117,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.tenant.check_no_push(&name)?;
     conditions(&call.tenant, &name, &call.head.headers)?;
     call.tenant.delete_group(&name).await?;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(listing::gone())
 }
 
 pub async fn seek(Path(name): Path<String>, call: Call) -> Answer {

@@ -71,7 +71,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     conditions(&call.tenant, &name, &call.head.headers)?;
     call.tenant.drop_hook(&call.caller, &name).await?;
-    Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
+    Ok(listing::gone())
 }
 
 pub fn check(tenant: &Tenant, name: &str, said: &Map<String, Value>) -> Result<(), Problem> {

@@ -130,6 +130,11 @@ pub async fn serve<S: Source>(socket: S, doors: &Arc<Doors>) -> Option<Rest<S>> 
             break;
         }
     }
+    // Who is inside a head when the server stops has asked for nothing yet.
+    let stops = *doors.phase.borrow() != Phase::Open;
+    if stops && matches!(head::read(&read.bytes), Begun::Partly) {
+        return None;
+    }
     let waited = read.seen.headed.map_or(Duration::ZERO, |at| doors.engine.real().saturating_sub(at));
     (!read.bytes.is_empty()).then_some((socket, read.bytes, Waited(waited)))
 }

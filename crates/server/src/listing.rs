@@ -1,5 +1,6 @@
 //! Pages of lists that fit into memory, in the order of their names: whole unless `limit` is given.
 
+use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use hyper::http::request::Parts;
@@ -99,6 +100,13 @@ pub fn check(headers: &HeaderMap, there: &There<'_>) -> Result<(), Problem> {
         return Ok(());
     };
     Err(Problem::new(Code::IfMatchFailed, failed).hint("read it again and decide anew"))
+}
+
+/// The answer to every DELETE that did it; of what is not there, also the second time, it is 404.
+pub fn gone() -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
 }
 
 /// An answer that says what it is a version of.

@@ -5,7 +5,7 @@ use engine::Tenant;
 use engine::tenant::pushes::FIELDS;
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::body::{object_or, only_json};
 use crate::caller::Call;
@@ -57,7 +57,7 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     conditions(&call.tenant, &name, &call.head.headers)?;
     call.tenant.drop_push(&call.caller, &name).await?;
-    ok(&json!({"deleted": true}))
+    Ok(listing::gone())
 }
 
 /// `POST /v1/push/{name}/pause|resume|test`

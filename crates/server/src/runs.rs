@@ -143,19 +143,20 @@ pub async fn waits(call: Call) -> Answer {
 pub async fn answer(Path(id): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
-    let (tenant, caller) = (call.tenant.clone(), call.caller.clone());
+    let (tenant, caller, seen) = (call.tenant.clone(), call.caller.clone(), call.seen());
     let value = object(&call.bytes(BODY_MAX).await?, &["value"])?.remove("value");
     let value =
         value.ok_or_else(|| Problem::new(Code::RequestInvalid, "\"value\" is missing").at("/value"))?;
-    aside::blocking(move || tenant.answer_wait(&caller, &id, value)).await?;
+    aside::blocking(move || seen.may_answer(&id).and_then(|()| tenant.answer_wait(&caller, &id, value)))
+        .await?;
     ok(&json!({"answered": true}))
 }
 
 /// `POST /v1/waits/{id}/redrive`: an effect that was out at ten crashes is tried again.
 pub async fn redrive(Path(id): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
-    let tenant = call.tenant.clone();
-    aside::blocking(move || tenant.redrive_effect(&id)).await?;
+    let (tenant, seen) = (call.tenant.clone(), call.seen());
+    aside::blocking(move || seen.may_answer(&id).and_then(|()| tenant.redrive_effect(&id))).await?;
     ok(&json!({"redriven": true}))
 }
 

@@ -4,7 +4,7 @@ use axum::extract::Path;
 use engine::Tenant;
 use hyper::{HeaderMap, StatusCode};
 use model::{Code, Problem};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::body::{object, only_json};
 use crate::caller::Call;
@@ -49,5 +49,5 @@ pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     conditions(&call.tenant, &name, &call.head.headers)?;
     call.tenant.drop_secret(&call.caller, &name).await?;
-    Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
+    Ok(listing::gone())
 }

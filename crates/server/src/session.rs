@@ -11,8 +11,8 @@ pub mod outbox;
 pub mod requests;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::authority::{Grant, Permission};
@@ -75,7 +75,7 @@ pub struct Session<W: Wire> {
 struct Feed {
     _task: Task,
     /// Of a group: its name, and how much may still be handed out.
-    group: Option<(String, Arc<Semaphore>)>,
+    group: Option<(String, Arc<Credits>)>,
 }
 
 impl<W: Wire> Session<W> {
@@ -178,7 +178,7 @@ impl<W: Wire> Session<W> {
         // Refused now if there is no such group.
         let (seen, name) = (self.seen(), group.clone());
         aside::blocking(move || seen.group(&name)).await?;
-        let left = Arc::new(Semaphore::new(credits.min(CREDITS_MAX)));
+        let left = Arc::new(Credits::of(credits));
         let (out, wire, patience) = (self.out.clone(), self.wire.clone(), self.doors.patience.reader);
         let (tenant, of, credits, name) = (self.tenant.clone(), group.clone(), left.clone(), id.clone());
         let seen = self.seen();
@@ -194,9 +194,7 @@ impl<W: Wire> Session<W> {
     /// More deliveries may come; how many in all.
     pub fn credit(&self, id: &str, credits: usize) -> Result<usize, Problem> {
         let feed = self.feeds.get(id).and_then(|feed| feed.group.as_ref()).ok_or_else(|| unknown(id))?;
-        let left = feed.1.available_permits();
-        feed.1.add_permits(credits.min(CREDITS_MAX.saturating_sub(left)));
-        Ok(feed.1.available_permits())
+        Ok(feed.1.add(credits))
     }
 
     /// The group of a subscription.
@@ -235,6 +233,37 @@ impl<W: Wire> Session<W> {
 impl<W: Wire> Drop for Session<W> {
     fn drop(&mut self) {
         self.say(false);
+    }
+}
+
+/// What a client is ready to take.
+struct Credits {
+    /// No pull holds these.
+    free: Semaphore,
+    /// These, and those that a pull holds which waits: no delivery has cost them yet.
+    left: Mutex<usize>,
+}
+
+impl Credits {
+    fn of(credits: usize) -> Credits {
+        let left = credits.min(CREDITS_MAX);
+        Credits { free: Semaphore::new(left), left: Mutex::new(left) }
+    }
+
+    /// As many more as there may be; how many there are then.
+    fn add(&self, credits: usize) -> usize {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = credits.min(CREDITS_MAX.saturating_sub(*left));
+        self.free.add_permits(more);
+        *left += more;
+        *left
+    }
+
+    /// A pull that held some is over, and this many deliveries cost one each.
+    fn cost(&self, deliveries: usize, held: usize) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left -= deliveries;
+        self.free.add_permits(held - deliveries);
     }
 }
 
@@ -301,23 +330,24 @@ impl Pace {
 /// Until something fails.
 async fn hand_out<W: Wire>(
     (tenant, seen): (&Tenant, &Seen),
-    (group, credits): (&str, &Semaphore),
+    (group, credits): (&str, &Credits),
     id: &str,
     (out, wire): (&Outbox<W::Frame>, &W),
     patience: Duration,
 ) -> Problem {
     loop {
-        let Ok(credit) = credits.acquire().await else {
+        let Ok(credit) = credits.free.acquire().await else {
             return Problem::new(Code::ShuttingDown, "the session is over");
         };
         credit.forget();
-        let more = (1..BATCH).take_while(|_| credits.try_acquire().map(|more| more.forget()).is_ok()).count();
+        let free = &credits.free;
+        let more = (1..BATCH).take_while(|_| free.try_acquire().map(|more| more.forget()).is_ok()).count();
         out.room(patience).await;
         let deliveries = match seen.pull(group, 1 + more, PULL_WAIT).await {
             Ok(deliveries) => deliveries,
             Err(problem) => return problem,
         };
-        credits.add_permits(1 + more - deliveries.len());
+        credits.cost(deliveries.len(), 1 + more);
         if deliveries.is_empty() && tenant.is_closing() {
             return Problem::new(Code::ShuttingDown, "the engine is shutting down");
         }

@@ -132,6 +132,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
+    /// Ready while the client is inside a head: asked after the connection has read what is there.
+    pub async fn half_a_head(&self) {
+        self.until(|state| state.about == About::Head).await;
+    }
+
     async fn until(&self, done: impl Fn(&State<S>) -> bool) {
         std::future::poll_fn(|_| if done(&self.state()) { Poll::Ready(()) } else { Poll::Pending }).await;
     }

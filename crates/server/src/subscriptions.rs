@@ -116,7 +116,7 @@ pub async fn delete(Path(id): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     listing::check_match(&call.head.headers, &tag(&call.tenant.subscription(&id)?))?;
     call.tenant.drop_subscription(&id).await?;
-    Ok(json_answer(StatusCode::OK, json!({"deleted": true}).to_string()))
+    Ok(listing::gone())
 }
 
 /// `POST /v1/subscriptions/{id}/enable|disable`
@@ -162,7 +162,7 @@ async fn put_as(tenant: &engine::Tenant, (seen, grant): By, id: &str, said: &Val
 pub async fn dispatch(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     let tenant = call.tenant.clone();
-    let said = object(&call.bytes(BODY_MAX).await?, &["limit"])?;
+    let said = body::object_or(Code::GroupInvalid, &call.bytes(BODY_MAX).await?, &["limit"])?;
     let limit = limit_of(said.get("limit"))?;
     let done = tenant.drain_subscriptions(&name, limit).await?;
     Ok(json_answer(StatusCode::OK, drained(&done).to_string()))

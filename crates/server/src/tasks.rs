@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Tenant;
 use engine::tenant::tasks::{Taken, Task};
+use engine::{Seen, Tenant};
 use hyper::StatusCode;
 use model::time::duration_of;
 use model::{Code, Problem};
@@ -26,16 +26,14 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// `GET /v1/tasks`
 pub async fn list(call: Call) -> Answer {
     let params = call.read_params(&listing::PARAMS).await?;
-    // A task may quote all that its run was told: who sees a part is shown none.
-    let whole = call.caller.sight.is_whole();
-    let tenant = call.tenant.clone();
-    let tasks = aside::blocking(move || if whole { tenant.tasks() } else { Ok(Vec::new()) });
+    let seen = call.seen();
+    let tasks = aside::blocking(move || seen.tasks());
     listing::page(&params, "tasks", "id", tasks.await?)
 }
 
 /// `POST /v1/tasks/poll`; without `wait` it answers at once.
 pub async fn poll(call: Call) -> Answer {
-    let said_all = call.said_all();
+    let (said_all, seen) = (call.said_all(), call.seen());
     let (doors, tenant, said) = said(call, &["kinds", "max", "wait"]).await?;
     let kinds = kinds(&said)?;
     let max = match said.get("max") {
@@ -52,11 +50,11 @@ pub async fn poll(call: Call) -> Answer {
         })?,
     };
     // The first look is finished, also for who will say no more.
-    let mut taken = next(&doors, &tenant, kinds.clone(), max as usize, Duration::ZERO).await?;
+    let mut taken = next(&doors, (&tenant, &seen), kinds.clone(), max as usize, Duration::ZERO).await?;
     if taken.is_empty() && !wait.is_zero() {
         taken = tokio::select! {
             biased;
-            taken = next(&doors, &tenant, kinds, max as usize, wait) => taken?,
+            taken = next(&doors, (&tenant, &seen), kinds, max as usize, wait) => taken?,
             () = said_all => Vec::new(),
         };
     }
@@ -67,13 +65,13 @@ pub async fn poll(call: Call) -> Answer {
 /// Looks whenever a task was asked for or a lease may be over, until the time is. What was taken when it is, is given back.
 async fn next(
     doors: &Arc<Doors>,
-    tenant: &Tenant,
+    (tenant, seen): (&Tenant, &Seen),
     kinds: Vec<String>,
     max: usize,
     wait: Duration,
 ) -> Result<Vec<Task>, Problem> {
     let look = || {
-        let (of, wanted) = (tenant.clone(), kinds.clone());
+        let (of, wanted) = (seen.clone(), kinds.clone());
         aside::blocking(move || of.take_tasks(&wanted, max))
     };
     if wait.is_zero() {

@@ -3,7 +3,6 @@
 //! Everybody else who administers sees one tenant, their own; any other reads as one that is not there.
 
 use axum::extract::Path;
-use axum::response::Response;
 use engine::authority::Permission;
 use engine::no_tenant;
 use engine::settings::Quota;
@@ -13,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::body::{object, only_json};
 use crate::caller::Call;
+use crate::listing::There;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
 use crate::{aside, listing, tokens};
@@ -74,7 +74,7 @@ pub async fn create(call: Call) -> Answer {
 pub async fn quota(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
-    let (doors, caller) = (call.doors.clone(), call.caller.clone());
+    let (doors, caller, headers) = (call.doors.clone(), call.caller.clone(), call.head.headers.clone());
     let bytes = call.bytes(BODY_MAX).await?;
     if bytes.is_empty() {
         // Nothing said would lift every limit there is.
@@ -83,6 +83,12 @@ pub async fn quota(Path(name): Path<String>, call: Call) -> Answer {
             .into());
     }
     let said = object(&bytes, &Quota::NAMES)?;
+    if listing::has_conditions(&headers) {
+        // A tenant that is there has a quota, of which nothing tells the versions apart.
+        let (engine, named) = (doors.engine.clone(), name.clone());
+        aside::blocking(move || engine.show_tenant(&named)).await?;
+        listing::check(&headers, &There::Untagged)?;
+    }
     ok(&doors.engine.set_quota(&caller, &name, read_quota(&said)?).await?)
 }
 
@@ -133,7 +139,5 @@ pub async fn create_token(Path(name): Path<String>, call: Call) -> Answer {
 pub async fn delete(Path(name): Path<String>, call: Call) -> Answer {
     call.params(&[])?;
     call.doors.engine.delete_tenant(&call.caller, &name).await?;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(listing::gone())
 }

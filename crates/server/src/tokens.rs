@@ -6,7 +6,7 @@ use engine::authority::{Grant, Role, Terms};
 use hyper::StatusCode;
 use model::event::Band;
 use model::{Code, Problem};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::body::{object, only_json};
 use crate::caller::Call;
@@ -91,7 +91,7 @@ pub async fn revoke(Path(id): Path<String>, call: Call) -> Answer {
         }
     }
     call.doors.engine.authority().revoke(&call.tenant, &call.caller, &id).await?;
-    Ok(json_answer(StatusCode::OK, json!({"revoked": true}).to_string()))
+    Ok(listing::gone())
 }
 
 fn wrong(at: &str, detail: impl Into<String>) -> Problem {

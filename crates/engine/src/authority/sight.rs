@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use model::event::{Band, Event};
 use model::group::Definition;
-use model::topic::{Pattern, is_house};
+use model::topic::{Pattern, is_engine};
 use model::{Code, Problem};
 use serde_json::Value;
 
-use crate::tenant::audit::is_administered;
+use crate::tenant::audit::{is_act, names_act};
 
 /// What may be seen and said; the default is everything. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,13 +62,26 @@ impl Sight {
     /// Whether every event that such a group may deliver is seen.
     pub fn takes_all_of(&self, group: &Definition) -> bool {
         let of_the_engine = |pattern: &Pattern| {
-            pattern.as_str().split('.').next() == Some("engine") || is_house(pattern.as_str())
+            let text = pattern.as_str();
+            is_engine(text) || is_act(text) || text.starts_with("workflow.")
         };
         self.is_whole() && !(self.no_acts && group.patterns.iter().any(of_the_engine))
     }
 
     fn sees_topic(&self, topic: &str) -> bool {
-        !(self.no_acts && (is_administered(topic) || is_house(topic)))
+        !(self.no_acts && is_act(topic))
+    }
+
+    /// What the engine tells of runs, and of dispatches that failed, says in `caused_by` which act it goes back to. In the words of
+    /// others that means nothing.
+    fn sees_cause(&self, topic: &str, caused_by: Option<&str>) -> bool {
+        !(self.no_acts && is_engine(topic) && caused_by.is_some_and(names_act))
+    }
+
+    /// Whether what began a run, as it is told, is no act that is not seen.
+    pub fn sees_begun(&self, run: &Value) -> bool {
+        let named = |name: &str| run[name].as_str().is_some_and(names_act);
+        !(self.no_acts && (named("triggered_by") || named("caused_by")))
     }
 
     pub fn sees(&self, space: &str, band: Band) -> bool {
@@ -86,7 +99,9 @@ impl Sight {
     pub fn sees_event(&self, event: &Event) -> bool {
         let envelope = &event.envelope;
         let seen = || self.sees(&envelope.space, envelope.band) && !self.is_of_all(event);
-        (self.is_whole() || seen()) && self.sees_topic(&envelope.topic)
+        (self.is_whole() || seen())
+            && self.sees_topic(&envelope.topic)
+            && self.sees_cause(&envelope.topic, envelope.caused_by.as_deref())
     }
 
     /// What is told of sessions is of no space, and what is told of runs has no band of its own.
@@ -100,7 +115,10 @@ impl Sight {
     pub fn sees_told(&self, event: &Value) -> bool {
         let Some(space) = event["space"].as_str() else { return self.is_whole() };
         let band = event["band"].as_str().and_then(Band::parse).unwrap_or_default();
-        self.sees(space, band) && self.sees_topic(event["topic"].as_str().unwrap_or_default())
+        let topic = event["topic"].as_str().unwrap_or_default();
+        self.sees(space, band)
+            && self.sees_topic(topic)
+            && self.sees_cause(topic, event["caused_by"].as_str())
     }
 
     fn spaces(&self) -> &[String] {
@@ -117,6 +135,11 @@ impl Sight {
             [space] => Some(space),
             _ => None,
         }
+    }
+
+    /// As [`Sight::only_space`], of who writes: who has several or all means the default one.
+    pub fn space_meant<'a>(&'a self, default: &'a str) -> &'a str {
+        self.only_space().unwrap_or(default)
     }
 
     /// Whether all that such a group may deliver is seen.

@@ -177,12 +177,23 @@ pub(super) fn admit_due(state: &State, ground: &mut Ground<'_>) -> Result<Decide
 
 /// An event the engine writes about itself.
 pub fn engine_event(topic: &str, payload: &Value, place: (u64, Timestamp), entropy: &mut Entropy) -> Entry {
-    let (position, now) = place;
+    engine_event_of(topic, payload, None, place, entropy)
+}
+
+/// As [`engine_event`], of what goes back to an act of administration.
+pub fn engine_event_of(
+    topic: &str,
+    payload: &Value,
+    act: Option<String>,
+    (position, now): (u64, Timestamp),
+    entropy: &mut Entropy,
+) -> Entry {
     let envelope = Envelope {
         id: model::id::ulid(now, entropy.bytes()),
         topic: topic.to_owned(),
         space: "_system".to_owned(),
         actor: "system:engine".to_owned(),
+        caused_by: act,
         ..Envelope::default()
     };
     let content = Content::new(&payload.to_string(), None);

@@ -49,6 +49,7 @@ fn by_hand(
         event,
         trace,
         band: Default::default(),
+        act: None,
         cause: 0,
         parent: None,
         invoked_by: None,
@@ -139,10 +140,12 @@ pub(super) fn stopped(stopped: Stopped) -> Refusal {
 }
 
 fn known(draft: &Draft<'_>, run: &str) -> Result<Position, Problem> {
-    draft.state.runs.position_of(run).ok_or_else(|| {
-        Problem::new(Code::RunNotFound, format!("no run \"{run}\" is in progress"))
-            .hint("`everwhen runs list` shows runs; one that has ended cannot be changed")
-    })
+    draft.state.runs.position_of(run).ok_or_else(|| not_in_progress(run))
+}
+
+pub(crate) fn not_in_progress(run: &str) -> Problem {
+    Problem::new(Code::RunNotFound, format!("no run \"{run}\" is in progress"))
+        .hint("`everwhen runs list` shows runs; one that has ended cannot be changed")
 }
 
 fn set(draft: &mut Draft<'_>, name: &str, toggle: Toggle) -> Result<Answer, Refusal> {

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::Refusal;
 use crate::command::{Answer, SubscriptionCommand};
-use crate::decide::publish::engine_event;
+use crate::decide::publish::engine_event_of;
 use crate::draft::Draft;
 use crate::route;
+use crate::tenant::audit::is_act;
 use crate::walk::{self, Invoked};
 
 pub fn decide(draft: &mut Draft<'_>, command: SubscriptionCommand) -> Result<Answer, Refusal> {
@@ -75,6 +76,7 @@ fn dispatch(
         event: Some(event),
         trace: None,
         band: Default::default(),
+        act: None,
         cause: position,
         parent: None,
         invoked_by: Some(invoked_by),
@@ -99,7 +101,9 @@ fn stuck(draft: &mut Draft<'_>, id: String, event: Position, payload: &Value) ->
     let mut payload = payload.clone();
     payload["subscription"] = json!(id);
     let place = (draft.next(), draft.now);
-    let said = engine_event("workflow.dispatch_failed", &payload, place, draft.entropy);
+    let act =
+        payload["event_type"].as_str().filter(|topic| is_act(topic)).map(|topic| format!("event:{topic}"));
+    let said = engine_event_of("workflow.dispatch_failed", &payload, act, place, draft.entropy);
     draft.add(said)?;
     Ok(route::all(draft)?)
 }

@@ -13,7 +13,7 @@ use model::{Position, Problem, Timestamp};
 use super::{About, STARTED, ending, how_it_ended, named};
 use crate::apply::Place;
 use crate::read;
-use crate::run::{band_of, band_of_input};
+use crate::run::{act_behind_start, band_of, band_of_input};
 
 /// Events and views in `from..=to`, in order of position, a chunk of the ledger; and how far that looked.
 pub fn events(
@@ -98,7 +98,8 @@ fn about<'a>(reader: &mut dyn Reader, started: &'a RunStarted) -> Result<About<'
     };
     let band = began.max(band_of_input(&started.occurrence.kind, &started.input));
     let RunStarted { id, automation, trigger, space, event, depth, .. } = started;
-    Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band })
+    let act = act_behind_start(started);
+    Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band, act })
 }
 
 /// Of an event that is trimmed it is not known any more, and taken for the highest.

@@ -5,7 +5,9 @@
 //! payload  {"act","path"?,"request_id"?,"status"?,"done"?}    actor, time and position as of every event
 //! ```
 
-use model::topic::Pattern;
+pub(super) mod hearers;
+
+use model::topic::{Pattern, is_house};
 use model::{Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -23,6 +25,16 @@ const ADMINISTERED: [&str; 4] = [PREFIX, ELSEWHERE, "engine.request.", "engine.p
 /// Whether an event of this topic, or one that such a pattern names, is for those who administer.
 pub fn is_administered(topic: &str) -> bool {
     ADMINISTERED.iter().any(|prefix| topic.starts_with(prefix))
+}
+
+/// As [`is_administered`], rows of the house among it: whether only those who administer see an event of this topic.
+pub fn is_act(topic: &str) -> bool {
+    is_administered(topic) || is_house(topic)
+}
+
+/// Whether `triggered_by` or `caused_by` of a run, or of what is told of one, names an act.
+pub fn names_act(text: &str) -> bool {
+    text.strip_prefix("event:").is_some_and(is_act)
 }
 
 /// One act of administration that was done.

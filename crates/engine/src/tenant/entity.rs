@@ -121,7 +121,8 @@ impl Tenant {
         if concept.definition.scope == Scope::Global {
             return Ok("_system".to_owned());
         }
-        let space = if space.is_empty() { self.settings().default_space.clone() } else { space };
+        let meant = || caller.sight.space_meant(&self.settings().default_space).to_owned();
+        let space = if space.is_empty() { meant() } else { space };
         if caller.outside && space.starts_with('_') {
             let detail = format!("space {space:?} is reserved, as all that begin with \"_\"");
             return Err(Problem::new(Code::EntityInvalid, detail).hint("choose another name").at("/space"));

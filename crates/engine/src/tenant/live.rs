@@ -101,7 +101,7 @@ impl Tenant {
 
     fn say_live(&self, caller: &Caller, topic: &str, space: Option<&str>, payload: &Value) {
         let now = self.moment().now;
-        let space = space.unwrap_or(&self.settings().default_space);
+        let space = space.unwrap_or(caller.sight.space_meant(&self.settings().default_space));
         let envelope = Envelope {
             id: model::id::ulid(now, lock(&self.0.entropy).bytes()),
             topic: topic.to_owned(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use model::event::Event;
 use model::record::{OccurrenceId, Outcome, RunRecord, Status};
-use model::{Code, Problem, Timestamp};
+use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
 pub use again::{Bulk, Rerun, Verb};
@@ -26,7 +26,7 @@ use crate::lifecycle;
 use crate::metrics::automations::Standing;
 use crate::route::occurrence;
 pub use crate::run::Effect;
-use crate::run::{Run, Wait, WaitKind};
+use crate::run::{Run, Wait, WaitKind, act_behind};
 use crate::state::State;
 use crate::state::run::Pending;
 use crate::writer::{Moment, Writer};
@@ -368,12 +368,18 @@ pub(super) fn queued_json(state: &State, of: OccurrenceId, pending: &Pending) ->
     let topic = event.as_ref().map(|event| event.envelope.topic.as_str());
     let topic = topic.or(pending.start["event"]["topic"].as_str());
     let by = lifecycle::named(kind, topic, pending.start["invoked_by"].as_str());
-    Some(json!({
+    let mut queued = json!({
         "id": id, "automation": pending.automation, "version": pending.hash.get(..12), "status": "queued",
         "trigger": pending.trigger, "occurrence": {"kind": kind, "position": position, "at": at}, "attempt": 1,
         "depth": pending.start["depth"].as_u64().unwrap_or(0), "queued_at": pending.since, "position": of.0,
         "triggered_by": by,
-    }))
+    });
+    let topic = |event: &Position| Some(json!({"topic": state.event(*event).ok()??.envelope.topic}));
+    let events = json!({"events": pending.events.iter().filter_map(topic).collect::<Vec<_>>()});
+    if let Some(act) = act_behind(kind, &pending.start["event"], &events) {
+        queued["caused_by"] = act.into();
+    }
+    Some(queued)
 }
 
 /// The steps that a live run stands at, as its ended ones are told. What fails is told when it does, and so is not new here.

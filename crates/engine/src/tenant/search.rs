@@ -280,7 +280,7 @@ impl Tenant {
         }
         let mut effects = self.effects_of(event.position)?;
         effects.retain(|effect| sight.sees_event(effect));
-        let effects = self.tree(&effects, event.position)?;
+        let effects = self.tree(&lineage::Told { effects: &effects, sight }, event.position)?;
         let (event, causes) = (event.to_json(), causes.join(","));
         Ok(format!("{{\"event\":{event},\"causes\":[{causes}],\"effects\":[{effects}]}}"))
     }

@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!  an event            its space and band are among those of the token; acts of administration: it allows `admin`
-//!  a run, a decision   the event that began it is seen; what no single event began is not; a run that was told more on its
-//!                      way shows its outlines
-//!  an automation       without how many runs it has
+//!  a run, a decision   the event that began it is seen; to who sees single spaces or bands, what no single event began is
+//!                      not; a run that was told more on its way shows its outlines
+//!  a task              its run is seen whole
+//!  an automation       without how many runs it has, unless all that can begin one is seen
 //!  a subscription      without the run that it started last, unless that is seen
 //!  a group             read and pulled from when it may deliver something that is seen, and only that is handed out;
 //!                      changed when everything that it may deliver is seen
 //! ```
 //! Nobody's position moves past an event that they were not given: what a narrow token passes over stays for the others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,10 @@ use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
 use super::search::Deferred;
+use super::tasks::Taken;
 use super::{DeadLetterPage, Explained, GroupView, Tenant};
 use crate::authority::Sight;
+use crate::decide::run::not_in_progress;
 use crate::deliver::{Delivery, Token};
 use crate::history::read::Wanted;
 use crate::run::band_of;
@@ -87,10 +90,15 @@ impl Seen {
     }
 
     pub fn run(&self, id: &str) -> Result<Value, Problem> {
-        let mut run = self.tenant.run(id)?;
+        let run = self.tenant.run(id)?;
         if !self.sees_run(&run) {
             return Err(super::history::no_run(id));
         }
+        Ok(self.covered(run))
+    }
+
+    /// A run that is seen, its outlines only if it was told more than that on its way.
+    pub fn covered(&self, mut run: Value) -> Value {
         if self.took_unseen(&run) {
             ["wait", "vars", "output", "error"].into_iter().for_each(|name| hide(&mut run, name));
             for (list, shown) in [("steps", &OF_STEPS[..]), ("waits", &OF_WAITS)] {
@@ -98,17 +106,35 @@ impl Seen {
                 parts.for_each(|part| keep(part, shown));
             }
         }
-        Ok(run)
+        run
     }
 
     /// What a run was told on its way may have been another's; then whatever it made since may tell of it.
     fn took_unseen(&self, run: &Value) -> bool {
         let steps = run["steps"].as_array().into_iter().flatten();
         let unseen = |step: &Value| {
-            let event = step["event"].as_u64().is_some_and(|event| !self.sees_position(event));
+            let event = step["event"].as_u64().is_some_and(|event| !self.may_see_position(event, run));
             event || !self.sight.sees_band(band_of(step))
         };
-        !self.sight.is_whole() && steps.into_iter().any(unseen)
+        !self.sight.sees_all() && steps.into_iter().any(unseen)
+    }
+
+    /// Of an event that is gone nobody knows what it was: who sees every space and band is shown it unless it may have been an act.
+    fn may_see_position(&self, event: Position, of: &Value) -> bool {
+        match self.event(&event.to_string()) {
+            Ok(_) => true,
+            Err(problem) => {
+                self.sight.is_whole()
+                    && problem.code() == Code::EventGone
+                    && !self.may_tell_acts(of["automation"].as_str().unwrap_or_default())
+            }
+        }
+    }
+
+    /// Whether runs of an automation may go back to acts that are not seen. One that is not there any more may have.
+    fn may_tell_acts(&self, automation: &str) -> bool {
+        let plain = || self.tenant.tell_no_acts().unwrap_or_default();
+        !self.sight.administers() && !plain().contains(automation)
     }
 
     fn how_much_of(&self, run: &str) -> Much {
@@ -123,12 +149,32 @@ impl Seen {
     /// Whether a run, as it is told, may be seen.
     pub fn sees_run(&self, run: &Value) -> bool {
         let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
-        self.sight.is_whole() || event.is_some_and(|event| self.sees_position(event))
+        self.sight.sees_begun(run)
+            && (self.sight.is_whole() || event.is_some_and(|event| self.sees_position(event)))
     }
 
     /// Whether a decision, as it is told, may be seen.
     pub fn sees_decision(&self, decision: &Value) -> bool {
-        self.sight.is_whole() || decision["event"].as_u64().is_some_and(|event| self.sees_position(event))
+        let event = decision["event"].as_u64();
+        match self.sight.is_whole() {
+            true => self.sight.administers() || !self.is_of_act(decision, event),
+            false => event.is_some_and(|event| self.sees_position(event)),
+        }
+    }
+
+    /// Whether a decision is about an act, or about what a run called that goes back to one.
+    fn is_of_act(&self, decision: &Value, event: Option<Position>) -> bool {
+        let name = |name: &str| decision[name].as_str().unwrap_or_default();
+        // Most are by triggers that take no acts: nothing need be read for those.
+        if self.tenant.takes_no_acts(name("automation"), name("version"), name("trigger")) {
+            return false;
+        }
+        let run = decision["run"].as_str().map(|run| self.tenant.run(run));
+        match (run, event) {
+            (Some(Ok(run)), _) => !self.sight.sees_begun(&run),
+            (_, Some(event)) => !self.may_see_position(event, decision),
+            _ => false,
+        }
     }
 
     fn sees_position(&self, position: Position) -> bool {
@@ -137,7 +183,7 @@ impl Seen {
 
     pub fn waits(&self) -> Result<Vec<Value>, Problem> {
         let mut waits = self.tenant.waits()?;
-        if !self.sight.is_whole() {
+        if !self.sight.sees_all() {
             let mut known: HashMap<String, Much> = HashMap::new();
             waits.retain_mut(|wait| {
                 let run = wait["run"].as_str().unwrap_or_default().to_owned();
@@ -149,6 +195,34 @@ impl Seen {
             });
         }
         Ok(waits)
+    }
+
+    /// Refuses a wait of a run that is not seen, as one that is not there.
+    pub fn may_answer(&self, wait: &str) -> Result<(), Problem> {
+        let (run, _) = super::runs::parts_of(wait)?;
+        match self.sight.sees_all() || self.how_much_of(&run) != Much::Nothing {
+            true => Ok(()),
+            false => Err(not_in_progress(&run)),
+        }
+    }
+
+    /// A task may quote all that its run was told: who sees single spaces or bands is shown none.
+    pub fn tasks(&self) -> Result<Vec<Value>, Problem> {
+        if !self.sight.is_whole() {
+            return Ok(Vec::new());
+        }
+        let mut tasks = self.tenant.tasks()?;
+        tasks.retain(|task| self.sees_tasks_of(task["run"].as_str().unwrap_or_default()));
+        Ok(tasks)
+    }
+
+    /// As [`Tenant::take_tasks`], passing over what is not seen.
+    pub fn take_tasks(&self, kinds: &[String], max: usize) -> Result<Taken, Problem> {
+        self.tenant.take_tasks_seen(kinds, max, &self.sight)
+    }
+
+    fn sees_tasks_of(&self, run: &str) -> bool {
+        self.sight.sees_all() || self.how_much_of(run) == Much::All
     }
 
     pub fn decisions(&self, wanted: &Wanted) -> Result<(Vec<Value>, Option<Position>), Problem> {
@@ -179,7 +253,7 @@ impl Seen {
         if let Some(recent) = told["recent"].as_array_mut() {
             recent.retain(|decision| self.sees_decision(decision));
         }
-        if !self.sight.is_whole() {
+        if !self.sight.is_whole() || self.may_tell_acts(name) {
             told["counts"] = self.counted(name, since)?;
         }
         if let Some(nearest) = told["nearest"].as_array_mut().filter(|_| !self.sight.sees_all()) {
@@ -214,7 +288,10 @@ impl Seen {
 
     pub fn automations(&self) -> Result<Vec<Value>, Problem> {
         let mut automations = self.tenant.automations()?;
-        automations.iter_mut().for_each(|automation| self.cover_automation(automation));
+        if !self.sight.sees_all() {
+            let plain = self.tenant.tell_no_acts()?;
+            automations.iter_mut().for_each(|automation| self.cover_unless(&plain, automation));
+        }
         Ok(automations)
     }
 
@@ -226,7 +303,15 @@ impl Seen {
 
     /// How many runs there are tells of those that are not seen.
     pub fn cover_automation(&self, automation: &mut Value) {
-        if !self.sight.is_whole() {
+        if !self.sight.sees_all() {
+            self.cover_unless(&self.tenant.tell_no_acts().unwrap_or_default(), automation);
+        }
+    }
+
+    fn cover_unless(&self, plain: &BTreeSet<String>, automation: &mut Value) {
+        let shown =
+            self.sight.administers() || plain.contains(automation["name"].as_str().unwrap_or_default());
+        if !(self.sight.is_whole() && shown) {
             ["runs", "runs_total"].into_iter().for_each(|name| hide(automation, name));
         }
     }
@@ -234,7 +319,7 @@ impl Seen {
     /// Which run a subscription started last, for who sees it.
     pub fn cover_subscription(&self, subscription: &mut Value) {
         let run = subscription["last"]["run"].as_str().unwrap_or_default();
-        if !self.sight.is_whole() && self.run(run).is_err() {
+        if !self.sight.sees_all() && self.run(run).is_err() {
             hide(subscription, "last");
         }
     }

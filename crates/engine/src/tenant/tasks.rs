@@ -20,8 +20,10 @@ use model::{Code, Problem, Timestamp};
 use serde_json::{Value, json};
 
 use super::Tenant;
+use super::audit::hearers::holds_act;
 use super::entity::broken;
 use crate::admit::Caller;
+use crate::authority::Sight;
 use crate::command::{Answer, Command, RunCommand};
 use crate::deliver::lock;
 use crate::effect::secret::Veil;
@@ -196,12 +198,29 @@ impl Tenant {
     /// Up to `max` tasks that nobody has, oldest run first, of these kinds or of all. That they were handed out is written
     /// first.
     pub fn take_tasks(&self, kinds: &[String], max: usize) -> Result<Taken, Problem> {
+        self.take_tasks_seen(kinds, max, &Sight::default())
+    }
+
+    /// As [`Tenant::take_tasks`]; what goes back to an act of administration is for those who see it.
+    pub(super) fn take_tasks_seen(
+        &self,
+        kinds: &[String],
+        max: usize,
+        sight: &Sight,
+    ) -> Result<Taken, Problem> {
         let (now, deadline) = (self.real(), self.now().plus(LEASE));
         let mut taken = Taken { tenant: self.clone(), tasks: Vec::new(), free_in: None };
         let (mut unhanded, mut lost) = (Vec::new(), Vec::new());
         self.with_writer(|writer| {
             let mut leases = lock(&self.0.outside.leases);
-            for id in free(&writer.state, &leases, kinds, max, now) {
+            let seen = |id: &WaitId| {
+                sight.administers()
+                    || writer
+                        .state
+                        .run(id.0)
+                        .is_ok_and(|run| run.is_none_or(|run| !holds_act(&writer.state, &run)))
+            };
+            for id in free(&writer.state, kinds, max, &|id| leases.is_free(*id, now) && seen(id)) {
                 let Some(run) = writer.state.run(id.0).map_err(broken)? else { continue };
                 let Some(wait) = run.wait(id.1) else { continue };
                 let Some(effect) = Effect::of(&run, wait) else { continue };
@@ -219,7 +238,7 @@ impl Tenant {
                 if !is_handed(wait) {
                     unhanded.push(id);
                 }
-                let attempt = effect.attempt + before;
+                let attempt = effect.attempt + crashes(wait) + before;
                 let traceparent = self.traceparent_of(&effect);
                 if let Some(lease) = leases.held.get_mut(&id).filter(|_| self.is_traced()) {
                     let told = Effect { with: Value::Null, ..effect.clone() };
@@ -412,10 +431,10 @@ impl Drop for Answering<'_> {
     }
 }
 
-fn free(state: &State, leases: &Leases, kinds: &[String], max: usize, now: Duration) -> Vec<WaitId> {
+fn free(state: &State, kinds: &[String], max: usize, is_free: &dyn Fn(&WaitId) -> bool) -> Vec<WaitId> {
     let wanted = state.runs.wakes.tasks.iter().filter(|(kind, _)| kinds.is_empty() || kinds.contains(kind));
     let of_kind = |(_, open): (_, &std::collections::BTreeSet<WaitId>)| {
-        open.iter().copied().filter(|id| leases.is_free(*id, now)).take(max).collect::<Vec<_>>()
+        open.iter().copied().filter(is_free).take(max).collect::<Vec<_>>()
     };
     let mut free: Vec<WaitId> = wanted.flat_map(of_kind).collect();
     free.sort_unstable();
@@ -425,6 +444,14 @@ fn free(state: &State, leases: &Leases, kinds: &[String], max: usize, now: Durat
 
 fn is_handed(wait: &Wait) -> bool {
     matches!(&wait.kind, WaitKind::Effect(request) if request.handed)
+}
+
+/// A crash while a worker had it is an attempt, and never a failure (rules R11).
+fn crashes(wait: &Wait) -> u32 {
+    match &wait.kind {
+        WaitKind::Effect(request) => request.crashes,
+        _ => 0,
+    }
 }
 
 fn shown_task(run: &Run, wait: &Wait, lost: u32, held: bool) -> Option<Value> {
@@ -437,7 +464,8 @@ fn shown_task(run: &Run, wait: &Wait, lost: u32, held: bool) -> Option<Value> {
     Some(json!({
         "id": format!("{}.{}", run.id, wait.number), "run": run.id, "automation": run.automation,
         "step": wait.path, "kind": request.task()?, "input": request.with["input"],
-        "idempotency_key": request.key, "attempt": request.attempt + lost, "since": wait.since, "state": state,
+        "idempotency_key": request.key, "attempt": request.attempt + request.crashes + lost, "since": wait.since,
+        "state": state,
     }))
 }
 

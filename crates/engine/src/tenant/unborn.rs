@@ -2,7 +2,7 @@
 //! it, on the disk and for everybody. What is refused before that leaves nothing behind.
 
 use ledger::{MemoryLedger, Opened};
-use model::Problem;
+use model::{Position, Problem};
 use tokio::sync::watch;
 
 use super::{Home, Opening, Surroundings, Tenant};
@@ -24,6 +24,12 @@ impl Tenant {
     /// Whether it is only an idea.
     pub fn is_unborn(&self) -> bool {
         self.0.unborn.get().is_some()
+    }
+
+    /// As [`Tenant::head`], of the ledger that holds what was recorded here: of one that is begun by it, its own.
+    pub fn head_begun(&self) -> Position {
+        let begun = self.0.unborn.get().and_then(|engine| engine.opened_now(self.name()));
+        begun.as_ref().unwrap_or(self).head()
     }
 
     /// The tenant that takes what this one must not: made now, if nobody was quicker. `None`: it is this one.

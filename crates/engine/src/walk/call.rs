@@ -18,7 +18,7 @@ use crate::env::Env;
 use crate::gate::{self, Gate, Memory, Occurrence};
 use crate::program::Program;
 use crate::route::{self, occurrence, start};
-use crate::run::{Block, Inside, Run, WaitKind};
+use crate::run::{Block, Inside, Run, WaitKind, act_behind};
 
 /// Logic that calls logic that calls logic …
 const LOGIC_DEPTH_MAX: u32 = 16;
@@ -194,6 +194,12 @@ impl Walk<'_, '_> {
         (at, self.run.depth + 1)
     }
 
+    /// The act of administration that this run goes back to.
+    fn act_behind(&self) -> Option<String> {
+        let event = self.env.about.as_ref().map(|about| &*about.event).unwrap_or(&Value::Null);
+        act_behind(&self.run.occurrence.kind, event, &self.run.input)
+    }
+
     /// Another automation: its gates from the conditions on are asked as for any start.
     pub(super) fn call(&mut self, call: &Call, wait: bool, at: &mut Block, path: &str) -> Result<Flow> {
         if let Some(Inside::Wait(number)) = at.inside.as_deref() {
@@ -227,6 +233,7 @@ impl Walk<'_, '_> {
             event: None,
             trace: self.traceparent.clone(),
             band: self.band(),
+            act: self.act_behind(),
             cause: self.run.event,
             parent: Some(self.run.id.clone()),
             invoked_by: Some(format!("automation:{}", self.run.automation)),
@@ -306,6 +313,8 @@ pub struct Invoked<'a> {
     pub trace: Option<String>,
     /// The highest band of what the caller has read.
     pub band: Band,
+    /// The act of administration that the caller goes back to.
+    pub act: Option<String>,
     /// The event in the ledger that led here; 0: none.
     pub cause: Position,
     /// The run that calls it.
@@ -398,6 +407,7 @@ fn stands_for(by: &Invoked<'_>, (topic, space): (&str, &str), input: &Value, now
     if by.band > Band::default() {
         event["band"] = by.band.as_str().into();
     }
+    by.act.iter().for_each(|act| event["caused_by"] = act.as_str().into());
     event
 }
 

@@ -181,6 +181,8 @@ fn asked(what: &str, bytes: &[u8]) -> Result<Value, Problem> {
             ("subscribe", 3) => ("filter", field.text()?.into()),
             ("subscribe", 4) => ("config", structure(field.bytes()?)?),
             ("consume", 2) => ("group", field.text()?.into()),
+            // In proto3 a zero that is written is the same as nothing.
+            ("consume", 3) | ("credit", 2) if field.number()? == 0 => continue,
             ("consume", 3) | ("credit", 2) => ("credits", field.number()?.into()),
             ("ack" | "nack" | "extend" | "reject", 2) => {
                 tokens.push(field.text()?);

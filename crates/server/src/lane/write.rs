@@ -39,7 +39,7 @@ fn recorded(outcome: &Outcome, id: &str, said: Said<'_>, out: &mut String) -> St
     publish::write_outcome(&mut body, outcome);
     let status = publish::status(outcome);
     begin(status, said, out);
-    let head = said.0.head();
+    let head = said.0.head_begun();
     if head > 0 {
         out.push_str("everwhen-position: ");
         out.push_str(digits(head, &mut [0; 20]));

@@ -94,19 +94,19 @@ post /v1/subscriptions | addSubscription | ^If-Match ^If-None-Match | Subscripti
 get /v1/subscriptions/{id} | getSubscription | | | 200 Subscription
 put /v1/subscriptions/{id} | putSubscription | ^If-Match ^If-None-Match | SubscriptionDefinition | 200 Subscription, 201 Subscription
 patch /v1/subscriptions/{id} | patchSubscription | ^If-Match | SubscriptionPatch? | 200 Subscription
-delete /v1/subscriptions/{id} | deleteSubscription | ^If-Match | | 200 Deleted
+delete /v1/subscriptions/{id} | deleteSubscription | ^If-Match | | 204 -
 post /v1/subscriptions/{id}/{what} | switchSubscription | what=enable|disable ^If-Match | | 200 Subscription
 post /v1/clock | moveClock | | MoveClock | 200 Now
 get /v1/ws | openSession | - | | 101 -
 get /v1/tokens | listTokens | limit cursor | | 200 TokenPage
 post /v1/tokens | createToken | | TokenTerms | 201 Token
 get /v1/tokens/{id} | getToken | | | 200 Token
-delete /v1/tokens/{id} | revokeToken | | | 200 Revoked
+delete /v1/tokens/{id} | revokeToken | | | 204 -
 get /v1/tenants | listTenants | limit cursor | | 200 TenantPage
 post /v1/tenants | createTenant | | TenantName | 201 Tenant
 get /v1/tenants/{name} | getTenant | | | 200 Tenant
 delete /v1/tenants/{name} | deleteTenant | | | 204 -
-put /v1/tenants/{name}/quota | putQuota | | Quota | 200 Tenant
+put /v1/tenants/{name}/quota | putQuota | ^If-None-Match | Quota | 200 Tenant
 post /v1/tenants/{name}/tokens | createTenantToken | | TokenTerms | 201 Token
 post /v1/tenants/{name}/{what} | switchTenant | what=suspend|resume | | 200 Tenant
 post /v1/erase | eraseEvents | | Erase | 200 Erased
@@ -116,7 +116,7 @@ post /v1/import | importRecords | again=true|false | ndjson:Lines | 200 Imported
 get /v1/records | exportRecords | from | | 200 ndjson:Lines
 get /v1/secrets | listSecrets | limit cursor | | 200 SecretPage
 put /v1/secrets/{name} | putSecret | ^If-Match ^If-None-Match | SecretValue | 200 Secret, 201 Secret
-delete /v1/secrets/{name} | deleteSecret | ^If-Match | | 200 Deleted
+delete /v1/secrets/{name} | deleteSecret | ^If-Match | | 204 -
 get /v1/spaces | listSpaces | limit cursor | | 200 SpacePage
 post /v1/spaces/{name}/{what} | actOnSpace | what=seal|forget | | 200 Space
 get /v1/audit | listActs | since limit cursor | | 200 ActPage
@@ -125,11 +125,11 @@ post /v1/audit/verify | verifyAudit | | Checked? | 200 AuditReport
 get /v1/hooks | listHooks | limit cursor | | 200 HookPage
 get /v1/hooks/{name} | getHook | | | 200 Hook
 put /v1/hooks/{name} | putHook | ^If-Match ^If-None-Match | HookDefinition | 200 Hook, 201 Hook
-delete /v1/hooks/{name} | deleteHook | ^If-Match | | 200 Deleted
+delete /v1/hooks/{name} | deleteHook | ^If-Match | | 204 -
 get /v1/push | listPushes | limit cursor | | 200 PushPage
 get /v1/push/{name} | getPush | | | 200 Push
 put /v1/push/{name} | putPush | ^If-Match ^If-None-Match | PushDefinition | 200 Push, 201 Push
-delete /v1/push/{name} | deletePush | ^If-Match | | 200 Anything, 204 -
+delete /v1/push/{name} | deletePush | ^If-Match | | 204 -
 post /v1/push/{name}/{what} | operatePush | what=pause|resume|test ^If-Match | | 200 Push
 options /hooks/{tenant}/{name} | askHook | - | | 200 -
 post /hooks/{tenant}/{name} | deliverHook | | Anything | 200 HookDelivered, 202 HookDelivered

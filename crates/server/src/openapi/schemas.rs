@@ -87,13 +87,11 @@ Backtested:
 +SubscriptionPatch: id string?; pattern string; filter any; input_mapper any; automation string; enabled any; group any
 Subscription: id! string; pattern! string; automation! string; enabled! boolean; group string; last any
 SubscriptionPage: subscriptions! [Subscription]; next string
-Deleted: deleted! boolean
 +MoveClock: advance duration; to instant
 Now: now! instant
 +TokenTerms: name string?; role! =owner|admin|editor|viewer|publisher; scopes [string]?; spaces [string]?; max_band =green|amber|red|black?; expires_in duration?
 Token: id! string; token string; name string; role! string; scopes [string]; spaces [string]; max_band string; expires_at instant; revoked_at instant; created_at! instant; created_by! string; last_used_at instant
 TokenPage: tokens! [Token]; next string
-Revoked: revoked! boolean
 +SecretValue: value! string
 Secret: name! string
 SecretPage: secrets! [Secret]; next string

@@ -118,19 +118,23 @@ fn held_back(tenant: &Tenant, started: &Started) -> Problem {
 /// `POST /v1/runs/{id}/cancel` and its like.
 pub async fn again(Path((id, what)): Path<(String, String)>, call: Call) -> Answer {
     call.params(&[])?;
-    let tenant = call.tenant.clone();
+    let (tenant, seen) = (call.tenant.clone(), call.seen());
     let mut said = optional(call, &["from_step", "allow_side_effects"]).await?;
     let rerun = Rerun {
         from_step: from_step(said.remove("from_step"))?,
         allow_side_effects: flag(&mut said, "allow_side_effects")?,
     };
-    let run = aside::blocking(move || match what.as_str() {
-        "cancel" => tenant.cancel_run(&id).and_then(|()| tenant.run(&id)),
-        "retry" => tenant.retry_run(&id),
-        "resume" => tenant.resume_run_from(&id, &rerun),
-        "rerun" => tenant.rerun(&id, &rerun),
-        _ => Err(Problem::new(Code::NotFound, format!("a run has no \"{what}\""))
-            .hint("one of cancel, retry, resume, rerun")),
+    let run = aside::blocking(move || {
+        seen.run(&id)?;
+        let run = match what.as_str() {
+            "cancel" => tenant.cancel_run(&id).and_then(|()| tenant.run(&id)),
+            "retry" => tenant.retry_run(&id),
+            "resume" => tenant.resume_run_from(&id, &rerun),
+            "rerun" => tenant.rerun(&id, &rerun),
+            _ => Err(Problem::new(Code::NotFound, format!("a run has no \"{what}\""))
+                .hint("one of cancel, retry, resume, rerun")),
+        }?;
+        Ok(seen.covered(run))
     });
     ok(&run.await?)
 }

@@ -49,6 +49,12 @@ impl Reply {
         self.json()
     }
 
+    /// What was deleted: there is nothing to say.
+    #[track_caller]
+    pub fn gone(&self) {
+        assert_eq!((self.status, self.text().as_str()), (204, ""));
+    }
+
     #[track_caller]
     pub fn ok(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());

@@ -26,6 +26,20 @@ fn own(mut event: Value) -> Value {
 }
 
 #[test]
+fn an_erased_event_says_so_as_a_cloudevent_too() {
+    let server = Server::start();
+    let position = server.publish("a.b", r#"{"name":"canary"}"#);
+    server.post("/v1/erase", json!({"positions": [position]}).to_string()).ok(200);
+    let path = format!("/v1/events/{position}");
+    assert_eq!(server.get(&path).ok(200)["erased"], true);
+    let cloud = server.send("GET", &path, &["accept: application/cloudevents+json"], "").ok(200);
+    assert_eq!((&cloud["ewerased"], &cloud["type"], cloud.get("data")), (&json!(true), &json!("a.b"), None));
+    let batch = ["accept: application/cloudevents-batch+json"];
+    let batch = server.send("GET", "/v1/events?topic=a.b", &batch, "").ok(200);
+    assert_eq!((&batch[0]["ewerased"], batch[0].get("data")), (&json!(true), None));
+}
+
+#[test]
 fn an_event_reads_out_as_it_came_in_and_goes_round() {
     let server = Server::start();
     let said = json!({"specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "a-1",

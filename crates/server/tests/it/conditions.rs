@@ -88,6 +88,13 @@ fn what_has_no_versions_can_only_be_asked_to_be_there_or_not_to_be() {
         changed(&server, method, path, "if-match: \"x\"", "{}").refused(412, "if_match.failed");
     }
     changed(&server, "POST", "/v1/spaces/b/seal", "if-match: *", "").ok(200);
+    let quota = |tenant: &str, condition: &str| {
+        changed(&server, "PUT", &format!("/v1/tenants/{tenant}/quota"), condition, r#"{"groups":9}"#)
+    };
+    quota("main", "if-none-match: *").refused(412, "if_match.failed");
+    quota("none", "if-none-match: *").refused(404, "not_found");
+    quota("main", "if-none-match: \"x\"").ok(200);
+    quota("main", "if-match: *").ok(200);
     let body = r#"{"pattern":"a.*","automation":"au"}"#;
     changed(&server, "PUT", "/v1/subscriptions/s", "if-none-match: *", body).refused(412, "if_match.failed");
     changed(&server, "PUT", "/v1/subscriptions/t", "if-none-match: *", body).ok(201);

@@ -389,3 +389,53 @@ fn a_refusal_names_what_was_sent() {
     let cursor = server.get("/v1/audit?cursor=zz").refused(400, "request.invalid");
     assert!(!cursor["hint"].as_str().unwrap().contains("topic"), "{cursor}");
 }
+
+#[test]
+fn every_delete_answers_alike() {
+    let server = Server::start();
+    let automation = r#"{"automation":"au","triggers":[{"manual":true}],"actions":[{"delay":0}]}"#;
+    server.post("/v1/automations", automation).ok(201);
+    let made = [
+        ("/v1/groups/g", r#"{"pattern":"a.*"}"#),
+        ("/v1/subscriptions/s", r#"{"pattern":"a.*","automation":"au"}"#),
+        ("/v1/hooks/h", r#"{"scheme":"hmac","secret":"s3cret"}"#),
+        ("/v1/secrets/x", r#"{"value":"a-long-enough-value"}"#),
+        ("/v1/push/p", r#"{"url":"https://example.com/","pattern":"a.*"}"#),
+    ];
+    for (path, body) in made {
+        server.put(path, body).ok(201);
+    }
+    server.apply("t/c.ew", "concept thing {\n  name string\n}\n");
+    server.put("/v1/entities/thing/one", r#"{"name":"x"}"#).ok(201);
+    server.post("/v1/tenants", r#"{"name":"acme"}"#).ok(201);
+    let token = server.post("/v1/tokens", r#"{"role":"viewer"}"#).ok(201);
+    let token = format!("/v1/tokens/{}", token["id"].as_str().unwrap());
+    let others = ["/v1/automations/au", "/v1/entities/thing/one", "/v1/tenants/acme"];
+    let all: Vec<&str> = made.iter().map(|(path, _)| *path).chain(others).collect();
+    for path in &all {
+        server.send("DELETE", path, &[], "").gone();
+        let again = server.send("DELETE", path, &[], "");
+        assert_eq!(again.problem().0, 404, "{path}: {}", again.text());
+    }
+    // A token that is revoked is still there, to be read; one that never was is not.
+    server.send("DELETE", &token, &[], "").gone();
+    server.send("DELETE", &token, &[], "").gone();
+    assert_eq!(server.send("DELETE", "/v1/tokens/tok_none", &[], "").problem().0, 404);
+    let deletes = server::ROUTES.iter().filter(|route| route.method == "delete").count();
+    assert_eq!(deletes, all.len() + 1, "every route that deletes");
+}
+
+#[test]
+fn a_field_that_a_door_of_groups_does_not_know_has_one_code() {
+    let server = Server::start();
+    server.put("/v1/groups/g", r#"{"pattern":"a.*"}"#).ok(201);
+    server.put("/v1/groups/h", r#"{"pattern":"a.*","nope":1}"#).refused(422, "group.invalid");
+    let verbs = ["pull", "ack", "nack", "extend", "reject", "seek", "pause", "resume", "dispatch"];
+    let paths = verbs.iter().map(|verb| ("POST", format!("/v1/groups/g/{verb}")));
+    let others =
+        [("POST", "/v1/groups/g/dead-letters/redrive".to_owned()), ("DELETE", "/v1/groups/g".to_owned())];
+    for (method, path) in paths.chain(others) {
+        let refused = server.send(method, &path, &["content-type: application/json"], r#"{"nope":1}"#);
+        assert_eq!(refused.refused(422, "group.invalid")["pointer"], "/nope", "{method} {path}");
+    }
+}

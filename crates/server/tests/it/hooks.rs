@@ -142,7 +142,7 @@ fn a_hook_is_shown_without_its_secret_and_one_that_is_not_there_reads_as_any_oth
     ] {
         server.put("/v1/hooks/bad", bad.to_string()).refused(422, "hook.invalid");
     }
-    server.send("DELETE", "/v1/hooks/shop", &[], "").ok(200);
+    server.send("DELETE", "/v1/hooks/shop", &[], "").gone();
     server.get("/v1/hooks/shop").refused(404, "not_found");
     let large = vec![b' '; 2 << 20];
     hook(&server, "shop", json!({"scheme": "hmac", "secret": "s3cret"}));

@@ -195,7 +195,7 @@ fn a_token_that_is_revoked_has_no_effect_on_the_next_request() {
     publish(&mut client).ok(201);
     publish(&mut client).ok(201);
     let gone = server.client().send("DELETE", &format!("/v1/tokens/{id}"), &[owner], "");
-    gone.ok(200);
+    gone.gone();
     publish(&mut client).refused(401, "auth.required");
     server.client().send("POST", "/v1/events", &[JSON], r#"{"topic":"a.b"}"#).refused(401, "auth.required");
     let viewer = server.client().send("POST", "/v1/tokens", &[JSON, owner], r#"{"role":"viewer"}"#).ok(201);

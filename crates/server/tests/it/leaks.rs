@@ -175,7 +175,7 @@ fn no_token_of_another_kind_or_tenant_learns_anything_from_any_route() {
     let theirs = theirs(&server, &owner);
     let (expired, _) = token(&server, "theirs", json!({"role": "owner", "expires_in": "1m"}));
     let (revoked, id) = token(&server, "theirs", json!({"role": "owner"}));
-    asked(&server, &owner, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&server, &owner, "DELETE", &format!("/v1/tokens/{id}"), "").gone();
     server.engine.move_clock(Move::By(Duration::from_secs(61))).unwrap();
     let mut holders = vec![("none", None), ("expired", Some(expired)), ("revoked", Some(revoked))];
     for role in ["owner", "editor", "publisher"] {
@@ -316,7 +316,7 @@ fn streams() -> Vec<String> {
 fn what_is_held_open_lets_nobody_in_who_may_not_hear_it() {
     let held = HeldOpen::new();
     let (revoked, id) = token(&held.server, "theirs", json!({"role": "owner"}));
-    asked(&held.server, &held.owner, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&held.server, &held.owner, "DELETE", &format!("/v1/tokens/{id}"), "").gone();
     let scope = held.of(json!({"role": "viewer", "scopes": ["group:read"]}));
     for path in &streams() {
         for bearer in ["", &revoked] {

@@ -19,6 +19,7 @@ mod events;
 mod groups;
 mod grpc;
 mod harness;
+mod hearers;
 mod hooks;
 mod idempotency;
 mod json_bodies;

@@ -26,7 +26,7 @@ fn a_push_is_a_row_with_a_group_and_tells_its_secret_once() {
     assert_eq!(server.post("/v1/push/shop/resume", "").ok(200)["state"], "active");
     assert_eq!(server.get("/v1/push").ok(200)["pushes"].as_array().unwrap().len(), 1);
     server.post("/v1/push/shop/dance", "").refused(404, "not_found");
-    server.send("DELETE", "/v1/push/shop", &[], "").ok(200);
+    server.send("DELETE", "/v1/push/shop", &[], "").gone();
     server.get("/v1/push/shop").refused(404, "not_found");
     server.get("/v1/groups/push-shop").refused(404, "group.not_found");
     let text = server.get("/v1/events?topic=graph.%23").text();

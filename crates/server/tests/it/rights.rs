@@ -141,9 +141,9 @@ fn a_token_gives_out_no_more_than_it_has_and_a_revoked_one_gives_out_nothing() {
         !listed.to_string().contains("ew_") && listed["tokens"].as_array().unwrap().len() == 2,
         "{listed}"
     );
-    asked(&server, &admin, "DELETE", &format!("/v1/tokens/{}", made["id"].as_str().unwrap()), "").ok(200);
+    asked(&server, &admin, "DELETE", &format!("/v1/tokens/{}", made["id"].as_str().unwrap()), "").gone();
     asked(&server, viewer, "GET", "/v1/groups", "").refused(401, "auth.required");
-    asked(&server, &admin, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&server, &admin, "DELETE", &format!("/v1/tokens/{id}"), "").gone();
     asked(&server, &admin, "GET", "/v1/tokens", "").refused(401, "auth.required");
     let (owner, owner_id) = token(&server, "main", json!({"role": "owner"}));
     let (other, _) = token(&server, "main", json!({"role": "admin", "scopes": ["admin"]}));

@@ -72,7 +72,7 @@ fn the_seeds_own_drainer_goes_on_when_its_last_subscription_is_removed() {
     server.put("/v1/subscriptions/s", r#"{"pattern":"job.*","automation":"a"}"#).ok(201);
     server.publish("job.a", "{}");
     assert!(server.post("/api/events/drain", "{}").ok(200)["halted_on_event_id"].is_string());
-    server.send("DELETE", "/v1/subscriptions/s", &[], "").ok(200);
+    server.send("DELETE", "/v1/subscriptions/s", &[], "").gone();
     let drained = server.post("/api/events/drain", "{}").ok(200);
     assert!(drained["halted_on_event_id"].is_null(), "{drained}");
     assert!(drained["processed"].as_u64().unwrap() > 0, "{drained}");

@@ -61,7 +61,9 @@ fn events_are_said_and_seen_only_where_the_token_reaches() {
     let publish = |said: Value| stage.ask(&stage.narrow, "POST", "/v1/events", said);
     publish(json!({"topic": "t.x", "space": "a", "id": "mine"})).ok(201);
     publish(json!({"topic": "t.x", "space": "b"})).refused(403, "auth.denied");
-    publish(json!({"topic": "t.x"})).refused(403, "auth.denied");
+    let meant = publish(json!({"topic": "t.y"})).ok(201)["position"].to_string();
+    let meant = stage.ask(&stage.narrow, "GET", &format!("/v1/events/{meant}"), Value::Null).ok(200);
+    assert_eq!(meant["space"], "a", "the only one that it may mean");
     publish(json!({"topic": "t.x", "space": "a", "band": "red"})).refused(403, "auth.denied");
     let list = publish(json!([{"topic": "t.x", "space": "a"}, {"topic": "t.x", "space": "b"}]));
     assert_eq!(list.refused(403, "auth.denied")["pointer"], "/1/space");
@@ -328,7 +330,7 @@ fn sessions_and_streams_of_runs_tell_of_what_is_seen() {
         .as_str()
         .unwrap()
         .to_owned();
-    stage.ask(&stage.owner, "DELETE", &format!("/v1/tokens/{id}"), Value::Null).ok(200);
+    stage.ask(&stage.owner, "DELETE", &format!("/v1/tokens/{id}"), Value::Null).gone();
     assert_eq!(socket.json()["payload"]["error"]["code"], "auth.required");
 }
 
@@ -374,7 +376,7 @@ fn what_is_held_open_ends_when_its_token_does() {
     };
     let (text, id) = token(&server, "main", json!({"role": "viewer"}));
     let mut stream = open(&text);
-    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").gone();
     assert!(stream.next().unwrap().contains("auth.required"), "revoked");
     assert!(stream.next().is_none(), "and closed");
 
@@ -404,7 +406,7 @@ fn what_is_held_open_ends_when_its_token_does() {
             r#"{"wait":"25s"}"#,
         )
     });
-    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").ok(200);
+    asked(&server, LOCAL, "DELETE", &format!("/v1/tokens/{id}"), "").gone();
     let reply = waiting.join().unwrap();
     reply.refused(401, "auth.required");
 }
@@ -532,4 +534,48 @@ fn the_group_of_a_push_is_shown_to_administrators_only() {
         }
     }
     stage.ask(&viewer, "GET", "/v1/groups/push-crm", Value::Null).refused(404, "group.not_found");
+}
+
+#[test]
+fn who_has_one_space_means_it_and_who_has_several_names_one() {
+    let server = server();
+    let (one, _) = token(&server, "main", json!({"role": "editor", "spaces": ["a"]}));
+    let (two, _) = token(&server, "main", json!({"role": "editor", "spaces": ["a", "b"]}));
+    let (with_default, _) = token(&server, "main", json!({"role": "editor", "spaces": ["default", "b"]}));
+    let files = json!({"files": {"t/c.ew": "concept thing {\n  name string\n}\n"}}).to_string();
+    asked(&server, LOCAL, "POST", "/v1/apply", &files).ok(200);
+    let space_of = |position: &Value| {
+        asked(&server, LOCAL, "GET", &format!("/v1/events/{position}"), "").ok(200)["space"].clone()
+    };
+    let event = r#"{"topic":"t.x"}"#;
+    for (who, space) in [(&one, "a"), (&with_default, "default")] {
+        let said = asked(&server, who, "POST", "/v1/events", event).ok(201);
+        assert_eq!(space_of(&said["position"]), space);
+        let list = asked(&server, who, "POST", "/v1/events", &format!("[{event},{event}]")).ok(201);
+        assert_eq!(space_of(&list["events"][1]["position"]), space);
+        let bearer = format!("authorization: Bearer {who}");
+        let lines = [bearer.as_str(), "content-type: application/x-ndjson"];
+        let line = server.send("POST", "/v1/events", &lines, format!("{event}\n"));
+        assert_eq!(space_of(&line.ok(200)["position"]), space);
+        let cloud = [bearer.as_str(), "content-type: application/cloudevents+json"];
+        let said = json!({"specversion": "1.0", "type": "t.x", "source": "s", "id": space}).to_string();
+        assert_eq!(space_of(&server.send("POST", "/v1/events", &cloud, said).ok(201)["position"]), space);
+        let row = asked(&server, who, "PUT", &format!("/v1/entities/thing/in-{space}"), r#"{"name":"x"}"#);
+        assert_eq!(row.ok(201)["space"], space);
+        let tool = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "publish_event", "arguments": {"topic": "t.tool"}}});
+        asked(&server, who, "POST", "/mcp", &tool.to_string()).ok(200);
+        let told =
+            asked(&server, LOCAL, "GET", &format!("/v1/events?topic=t.tool&space={space}"), "").ok(200);
+        assert_eq!(told["events"].as_array().unwrap().len(), 1, "{told}");
+    }
+    for (method, path, body) in
+        [("POST", "/v1/events", event), ("PUT", "/v1/entities/thing/x", r#"{"name":"x"}"#)]
+    {
+        let refused = asked(&server, &two, method, path, body).refused(403, "auth.denied");
+        assert_eq!(
+            (&refused["pointer"], &refused["detail"]),
+            (&json!("/space"), &json!("this token does not allow space \"default\""))
+        );
+    }
 }

@@ -3,12 +3,30 @@
 use serde_json::{Value, json};
 
 use crate::client::Reply;
+use crate::harness::Server;
 use crate::rights::{LOCAL, asked, server, token};
 
 fn names(reply: &Reply) -> Vec<String> {
     let said = reply.ok(200);
     let all = said["tenants"].as_array().unwrap();
     all.iter().map(|tenant| tenant["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_begins_a_tenant_is_told_where_it_stands() {
+    let server = Server::start();
+    let position = |reply: &Reply| reply.headers.get("everwhen-position").cloned();
+    let first = server.post("/v1/events", r#"{"topic":"a.b"}"#);
+    assert_eq!(position(&first), Some(first.ok(201)["position"].to_string()));
+    let of = |name: &str| [format!("everwhen-tenant: {name}"), "content-type: application/json".to_owned()];
+    let sent = |name: &str, method: &str, path: &str, body: &str| {
+        let headers = of(name);
+        server.send(method, path, &headers.each_ref().map(String::as_str), body)
+    };
+    let first = sent("one", "POST", "/v1/events", r#"{"topic":"a.b"}"#);
+    assert_eq!(position(&first), Some(first.ok(201)["position"].to_string()));
+    let group = sent("two", "PUT", "/v1/groups/g", r#"{"pattern":"a.b"}"#);
+    assert!(group.status == 201 && position(&group).is_some(), "{:?}", group.headers);
 }
 
 #[test]

@@ -192,6 +192,26 @@ fn a_group_hands_out_as_many_as_there_are_credits() {
 }
 
 #[test]
+fn a_credit_that_a_waiting_pull_holds_is_one_that_is_left() {
+    let server = Server::start();
+    server.put("/v1/groups/g", r#"{"pattern":"a.b"}"#).ok(201);
+    let mut socket = Socket::open(&server, &[]);
+    socket.ask(json!({"consume": {"subscription_id": "w", "group": "g", "credits": 2}}));
+    let mut credit = |credits: u64| {
+        let said = socket.ask(json!({"credit": {"subscription_id": "w", "credits": credits}}));
+        said["ok"]["credits"].as_u64().unwrap()
+    };
+    for left in 3..50 {
+        assert_eq!(credit(1), left);
+    }
+    assert_eq!((credit(1_000), credit(1)), (1_000, 1_000), "and no more");
+    server.publish("a.b", "{}");
+    assert!(socket.json()["payload"]["delivery"].is_object());
+    let said = socket.ask(json!({"credit": {"subscription_id": "w", "credits": 1_000}}));
+    assert_eq!(said["ok"]["credits"], 1_000);
+}
+
+#[test]
 fn automations_are_managed_in_the_words_of_seed_004() {
     let server = Server::start();
     let mut watcher = Socket::open(&server, &[]);
@@ -344,7 +364,7 @@ fn a_token_is_asked_for_each_thing_that_is_said() {
         "auth.denied"
     );
     // Revoked: what happens next is heard no more.
-    server.send("DELETE", &format!("/v1/tokens/{id}"), &[local], "").ok(200);
+    server.send("DELETE", &format!("/v1/tokens/{id}"), &[local], "").gone();
     server
         .send("POST", "/v1/events", &[local, "content-type: application/json"], r#"{"topic":"a.b"}"#)
         .ok(201);

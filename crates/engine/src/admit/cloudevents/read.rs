@@ -108,7 +108,7 @@ impl<'l> Reader<'l> {
             "ewsubject" => draft.subject = Some(read::subject(name, &embedded(name, value, self.limits)?)?),
             "ewext" => self.take_ext(name, value)?,
             // What a ledger knew of it when it was read out; this one knows its own.
-            "ewposition" | "ewrecordedat" | "ewactor" | "ewdepth" | "ewrun" => {}
+            "ewposition" | "ewrecordedat" | "ewactor" | "ewdepth" | "ewrun" | "ewerased" => {}
             _ => self.ext.push(name, value),
         }
         Ok(())

@@ -12,7 +12,7 @@ use crate::admit::ext::Ext;
 use crate::admit::{check, read};
 
 /// Names that an extension cannot take, because they mean something else.
-const TAKEN: [&str; 26] = [
+const TAKEN: [&str; 27] = [
     "specversion",
     "type",
     "source",
@@ -39,6 +39,7 @@ const TAKEN: [&str; 26] = [
     "ewactor",
     "ewdepth",
     "ewrun",
+    "ewerased",
 ];
 
 /// The JSON text of the CloudEvent, data digit for digit.
@@ -66,7 +67,7 @@ pub fn to_cloudevent_headers(event: &Event) -> (Vec<(String, String)>, Vec<u8>) 
             name => headers.push((format!("ce-{name}"), percent_encoded(&value))),
         }
     }
-    if event.envelope.content_type.is_none() {
+    if event.envelope.content_type.is_none() && event.content.payload().is_some() {
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
     }
     let payload = event.content.payload().unwrap_or_default();
@@ -164,7 +165,8 @@ fn fits(name: &str, value: &str) -> bool {
 }
 
 fn data(event: &Event, out: &mut Ext) {
-    let Some(payload) = event.content.payload() else { return };
+    // An event without data is another one than this.
+    let Some(payload) = event.content.payload() else { return push(out, "ewerased", true) };
     if event.envelope.content_type.as_deref().is_none_or(check::is_json) {
         out.push("data", payload);
     } else {

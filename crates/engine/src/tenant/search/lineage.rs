@@ -13,21 +13,29 @@ use crate::tenant::{Tenant, broken};
 /// Calls are not deeper than runs may be; a chain that says otherwise is not followed for ever.
 const CALLERS_MAX: usize = 100;
 
+/// Everything that may stand in a tree: the events that are seen, and for whom.
+pub(super) struct Told<'a> {
+    pub effects: &'a [Arc<Event>],
+    pub sight: &'a Sight,
+}
+
 impl Tenant {
     /// Children of `root`: `{"run":…,"effects":[…]}` for each run it started, `{"event":…,"effects":[…]}` for the rest. A run
     /// that was called stands below its caller.
-    pub(super) fn tree(&self, effects: &[Arc<Event>], root: Position) -> Result<String, Problem> {
-        let runs = self.runs_of(root)?;
+    pub(super) fn tree(&self, seen: &Told<'_>, root: Position) -> Result<String, Problem> {
+        let effects = seen.effects;
+        let mut runs = self.runs_of(root)?;
+        runs.retain(|run| seen.sight.sees_begun(run));
         let children: Vec<&Arc<Event>> =
             effects.iter().filter(|event| event.envelope.cause == Some(root)).collect();
         let is_called = |run: &Value| runs.iter().any(|other| is_named(&run["parent"], &other["id"]));
         let mut shown = Vec::new();
         for run in runs.iter().filter(|run| !is_called(run)) {
-            shown.push(self.branch(run, &runs, (effects, &children))?);
+            shown.push(self.branch(run, &runs, (seen, &children))?);
         }
         let known =
             |event: &&&Arc<Event>| runs.iter().any(|run| run["id"].as_str() == event.envelope.run.as_deref());
-        let rest = self.below(effects, children.iter().filter(|event| !known(event)).copied())?;
+        let rest = self.below(seen, children.iter().filter(|event| !known(event)).copied())?;
         shown.extend((!rest.is_empty()).then_some(rest));
         Ok(shown.join(","))
     }
@@ -51,25 +59,25 @@ impl Tenant {
         &self,
         run: &Value,
         runs: &[Value],
-        (effects, children): (&[Arc<Event>], &[&Arc<Event>]),
+        (seen, children): (&Told<'_>, &[&Arc<Event>]),
     ) -> Result<String, Problem> {
         let its = children.iter().filter(|event| event.envelope.run.as_deref() == run["id"].as_str());
         let mut shown = Vec::new();
         for called in runs.iter().filter(|called| is_named(&called["parent"], &run["id"])) {
-            shown.push(self.branch(called, runs, (effects, children))?);
+            shown.push(self.branch(called, runs, (seen, children))?);
         }
-        let below = self.below(effects, its.copied())?;
+        let below = self.below(seen, its.copied())?;
         shown.extend((!below.is_empty()).then_some(below));
         Ok(format!("{{\"run\":{},\"effects\":[{}]}}", brief(run), shown.join(",")))
     }
 
     fn below<'a>(
         &self,
-        effects: &[Arc<Event>],
+        seen: &Told<'_>,
         events: impl Iterator<Item = &'a Arc<Event>>,
     ) -> Result<String, Problem> {
         let shown = events.map(|event| {
-            let (text, below) = (event.to_json(), self.tree(effects, event.position)?);
+            let (text, below) = (event.to_json(), self.tree(seen, event.position)?);
             Ok(format!("{{\"event\":{text},\"effects\":[{below}]}}"))
         });
         Ok(shown.collect::<Result<Vec<_>, Problem>>()?.join(","))
@@ -112,13 +120,15 @@ impl Tenant {
         let position = run["position"].as_u64().unwrap_or(0);
         let until = run["ended"].as_u64().unwrap_or(Position::MAX);
         let id = run["id"].as_str().unwrap_or_default();
-        let called = self.with_history(|history| history.called_by(id, position, until).map_err(broken))?;
+        let mut called =
+            self.with_history(|history| history.called_by(id, position, until).map_err(broken))?;
+        called.retain(|called| sight.sees_begun(called));
         let mut shown =
             called.iter().map(|called| self.alone(called, sight)).collect::<Result<Vec<_>, _>>()?;
         let mut effects = self.effects_of(position)?;
         effects.retain(|effect| sight.sees_event(effect));
         let own = effects.iter().filter(|event| event.envelope.cause == Some(position));
-        let below = self.below(&effects, own)?;
+        let below = self.below(&Told { effects: &effects, sight }, own)?;
         shown.extend((!below.is_empty()).then_some(below));
         Ok(format!("{{\"run\":{},\"effects\":[{}]}}", brief(run), shown.join(",")))
     }

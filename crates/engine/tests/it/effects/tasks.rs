@@ -75,6 +75,9 @@ async fn a_crash_of_the_server_between_any_two_steps_hands_the_same_task_out_aga
     let first = one(&rig);
     rig.crash();
     let second = one(&rig);
+    // It was not out at the first crash, and was at the second: that is an attempt, and never a failure.
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    assert_eq!(rig.tenant.tasks().unwrap()[0]["attempt"], 2);
     assert_eq!(second.effect.key, first.effect.key);
     let stale = rig.tenant.complete_task(&first.token, json!(1)).await.unwrap_err();
     assert_eq!(stale.code(), Code::TaskStale, "of another life");
