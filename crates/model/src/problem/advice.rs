@@ -2,6 +2,14 @@
 
 use super::Code;
 
+const DAMAGED: &str = "`everwhen verify` shows the damage; on the machine that has the data, \
+     `everwhen salvage --data DIR --to NEW` copies the sound part";
+const QUOTA: &str = "wait for `retry_after` and try again, or ask who owns the server for more \
+     (`everwhen tenants quota NAME`)";
+const ENDED: &str = "`everwhen runs get ID` shows how it ended; `everwhen runs rerun ID` makes a new one";
+const OURS: &str =
+    "nothing that was acknowledged is lost; please report it with what was asked and the server's log";
+
 impl Code {
     /// Commands that work on files alone are named with where those are: whoever reads this may sit at another machine.
     pub(super) fn advice(self) -> &'static str {
@@ -53,10 +61,7 @@ impl Code {
             StorageFailed => "look at the disk on that machine: dmesg, `everwhen doctor --data DIR`",
             StoreLocked => "wait for the other process, or ask the server that it is (--server URL)",
             StoreNewer => "use the everwhen version that wrote it",
-            StoreCorrupt => {
-                "`everwhen verify` shows the damage; on the machine that has the data, \
-                 `everwhen salvage --data DIR --to NEW` copies the sound part"
-            }
+            StoreCorrupt => DAMAGED,
             StoreNotFound => "name one with --data DIR, or make one: everwhen init",
             StoreExists => "name a directory that does not exist yet",
             NotFound => {
@@ -74,16 +79,13 @@ impl Code {
             HookRefused => {
                 "sign it with the secret that the hook has; `everwhen hooks list` shows its scheme"
             }
-            HookInvalid => "`everwhen hooks put --help` shows one; docs/hooks.md lists the schemes",
+            HookInvalid => "`everwhen hooks set --help` shows one; docs/hooks.md lists the schemes",
             PushInvalid => "`everwhen push add --help` shows one; docs/push.md lists the fields",
             SecretInvalid => "a text of 4 bytes to 64 KiB: printf %s \"$VALUE\" | everwhen secret set NAME",
             SecretNotFound => {
                 "`everwhen secret list` shows those there are, `everwhen secret set NAME` sets one"
             }
-            QuotaExceeded => {
-                "wait for `retry_after` and try again, or ask who owns the server for more \
-                 (`everwhen tenants quota NAME`)"
-            }
+            QuotaExceeded => QUOTA,
             IfMatchFailed => "read it again and decide anew with the version that it has now",
             IdempotencyMismatch => "use a new Idempotency-Key for a new request",
             IdempotencyBusy => "try again in a moment, with the same key",
@@ -121,9 +123,7 @@ impl Code {
             LogicFailed => "its `fail` says why: give other arguments, or change the declaration",
             QueryTooSlow => "narrow it by what an index serves, or move it out of the run",
             RunNotFound => "`everwhen runs list` shows runs",
-            RunNotResumable => {
-                "`everwhen runs get ID` shows how it ended; `everwhen runs rerun ID` makes a new one"
-            }
+            RunNotResumable => ENDED,
             RunRefused => "`everwhen explain automation NAME` shows its decisions, and at which gate",
             RunFailed | RunTimeout | StepTimeout | WaitTimeout | RepeatLimit | WalkTooBig | EffectStopped
             | TaskFailed | TaskLost | HttpFailed | HttpAnswer | HttpStatus => {
@@ -149,9 +149,7 @@ impl Code {
             TaskDied => {
                 "start the server again; what was acknowledged is there; please report what its log says"
             }
-            Internal => {
-                "nothing that was acknowledged is lost; please report it with what was asked and the server's log"
-            }
+            Internal => OURS,
         }
     }
 }
