@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::future::Future;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -365,7 +366,7 @@ fn prepare(dir: &Path, create: bool) -> Result<(), Problem> {
             Code::StoreNotFound,
             format!("there is no data directory at \"{}\"", dir.display()),
         )
-        .hint("`everwhen init` makes one; `--data DIR` names another"));
+        .hint(format!("make it: everwhen init --data {}; or name another with --data DIR", dir.display())));
     }
     std::fs::create_dir_all(dir).map_err(|error| unmakeable(dir, &error))?;
     make_dir(&dir.join("tenants"))
@@ -416,8 +417,30 @@ pub(crate) fn io_problem(path: &Path, error: &io::Error) -> Problem {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::StorageFull,
         _ => Code::StorageFailed,
     };
-    Problem::new(code, format!("\"{}\": {error}", path.display()))
-        .hint("check the disk and the permissions of the data directory")
+    let problem = Problem::new(code, format!("\"{}\": {error}", path.display()));
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => problem.hint(who_may(path)),
+        io::ErrorKind::ReadOnlyFilesystem => problem.hint(
+            "that disk is mounted read-only: remount it writable, or name another place with --data; in a container, mount a \
+             volume there",
+        ),
+        _ => problem.hint("check the disk and the permissions of the data directory"),
+    }
+}
+
+/// Whose the place is and who we are: one of the two has to change.
+pub(crate) fn who_may(path: &Path) -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    // What is not there would be made in what is.
+    let there = path.ancestors().find_map(|place| Some((place, std::fs::metadata(place).ok()?)));
+    let Some((place, meta)) = there else {
+        return format!("this process runs as uid {uid}: name a place that it may write with --data");
+    };
+    let (place, owner, mode) = (place.display(), meta.uid(), meta.mode() & 0o777);
+    format!(
+        "this process runs as uid {uid}, and \"{place}\" belongs to uid {owner} with mode {mode:03o}: \
+         chown -R {uid} {place}, or run as uid {owner}; in a container, a volume that uid {uid} may write"
+    )
 }
 
 #[cfg(test)]
@@ -431,6 +454,15 @@ mod tests {
         assert_eq!(code(io::ErrorKind::PermissionDenied), Code::StorageReadOnly);
         assert_eq!(code(io::ErrorKind::StorageFull), Code::StorageFull);
         assert_eq!(code(io::ErrorKind::Other), Code::StorageFailed);
+        let place = std::env::temp_dir();
+        let denied = io_problem(&place.join("no/such/data"), &io::ErrorKind::PermissionDenied.into());
+        let uid = rustix::process::geteuid().as_raw();
+        let said = denied.hint_text().unwrap_or_default();
+        assert!(
+            said.starts_with(&format!("this process runs as uid {uid}, and \"{}\"", place.display())),
+            "{said}"
+        );
+        assert!(said.contains(&format!("chown -R {uid} {}", place.display())), "{said}");
         let making = |kind: io::ErrorKind| unmakeable(Path::new("d"), &kind.into()).code();
         assert_eq!(making(io::ErrorKind::NotFound), Code::StorageReadOnly);
         assert_eq!(making(io::ErrorKind::StorageFull), Code::StorageFull);

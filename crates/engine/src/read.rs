@@ -25,8 +25,10 @@ pub fn problem(error: Error) -> Problem {
         Error::Exists { .. } => {
             Problem::new(Code::StoreExists, text).hint("name a directory that does not exist yet")
         }
-        Error::Corrupt { .. } | Error::Unreadable { .. } => Problem::new(Code::StoreCorrupt, text)
-            .hint("see `everwhen verify`; `everwhen salvage --to DIR` copies the valid part"),
+        Error::Corrupt { .. } | Error::Unreadable { .. } => Problem::new(Code::StoreCorrupt, text),
+        Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Problem::new(Code::StorageReadOnly, text).hint(crate::engine::who_may(&path))
+        }
         _ => Problem::new(Code::StorageFailed, text)
             .hint("check the disk and the permissions of the data directory"),
     }
@@ -62,7 +64,6 @@ fn undecodable(error: DecodeError, position: Position) -> Problem {
         .hint("use the everwhen version that wrote it"),
         DecodeError::Malformed(what) => {
             Problem::new(Code::StoreCorrupt, format!("the record at position {position} cannot be read: {what}"))
-                .hint("see `everwhen verify`")
         }
     }
 }
@@ -120,7 +121,7 @@ fn commits(
 /// Where one position was due, the ledger says another.
 pub fn misplaced(due: Position, found: Position) -> Problem {
     let detail = format!("position {due} was due in the ledger where a line says {found}");
-    Problem::new(Code::StoreCorrupt, detail).hint("see `everwhen verify`")
+    Problem::new(Code::StoreCorrupt, detail)
 }
 
 /// Every event of `bytes` in `from..=to`, in order; records of other kinds are not decoded. Answers with the position

@@ -59,6 +59,11 @@ impl Fault {
             error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
         })
     }
+
+    /// Whether a sort was too large for the cache, and there was no directory for its temporary file.
+    pub fn lacks_temporary(&self) -> bool {
+        self.0.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_GETTEMPPATH)
+    }
 }
 
 pub type Result<T> = std::result::Result<T, Fault>;

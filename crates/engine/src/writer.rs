@@ -76,6 +76,14 @@ pub struct Fatal(pub Problem);
 
 impl From<Fault> for Fatal {
     fn from(fault: Fault) -> Fatal {
+        if fault.lacks_temporary() {
+            let detail = "a sort that is too large for memory needs a temporary file, and none can be made in SQLITE_TMPDIR, \
+                          TMPDIR, /var/tmp, /usr/tmp, /tmp or the working directory";
+            return Fatal(Problem::new(Code::StorageReadOnly, detail).hint(
+                "set TMPDIR of the server to a directory that its user may write, then start it again; in a container: \
+                 --tmpfs /tmp; `everwhen doctor` says which one is used",
+            ));
+        }
         let code = if fault.is_full() { Code::StorageFull } else { Code::StorageFailed };
         Fatal(
             Problem::new(code, fault.to_string())

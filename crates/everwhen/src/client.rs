@@ -1,6 +1,7 @@
 //! The other end of the HTTP doors: what a command says when a server holds the data directory.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -305,7 +306,20 @@ impl Client {
             Code::ServerUnreachable,
             format!("the server at \"{}\" does not answer: {why}", self.url),
         )
-        .hint("is it running? start one with: everwhen serve")
+        .hint(self.how_to_reach())
+    }
+
+    /// Only on this machine can a server be started from here.
+    fn how_to_reach(&self) -> String {
+        let address: Result<IpAddr, _> = self.host.parse();
+        let here = self.host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match here {
+            true => format!("is it running? start one with: everwhen serve --listen {host}:{}", self.port),
+            false => {
+                format!("is it running there, and is the address right? try: curl -i {}/livez", self.url)
+            }
+        }
     }
 }
 
@@ -340,6 +354,7 @@ async fn refusal(response: Response<Incoming>) -> Problem {
         403 => Code::AuthDenied,
         404 | 410 => Code::NotFound,
         409 | 412 => Code::IfMatchFailed,
+        429 => Code::QuotaExceeded,
         400..=499 => Code::RequestInvalid,
         502..=504 => Code::ServerUnreachable,
         _ => Code::Internal,

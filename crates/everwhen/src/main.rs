@@ -53,12 +53,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command, session: &Session) -> Result<(), Stop> {
     if let (Some(name), Some(_)) = (command.local_only(), &session.flags.server) {
-        return Err(Problem::new(
-            Code::UsageInvalid,
-            format!("\"{name}\" works on this machine, not through --server"),
-        )
-        .hint("name the directory with --data")
-        .into());
+        let detail = format!("\"{name}\" works on this machine, not through --server");
+        let hint = match name {
+            "init" | "serve" | "salvage" | "restore" | "db" | "bench" => "name the directory with --data",
+            _ => "leave --server out",
+        };
+        return Err(Problem::new(Code::UsageInvalid, detail).hint(hint).into());
     }
     logs::start(matches!(command, Command::Serve(_)), session.out.json);
     let Some(command) = commands::run_plain(command, session)? else { return Ok(()) };

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(
             error_json(&problem),
             json!({
-                "code": "event.gone", "message": "gone", "first": 9, "hint": "see docs/errors/event.gone.md"
+                "code": "event.gone", "message": "gone", "first": 9, "hint": "begin at `first`, or leave --after out"
             })
         );
     }

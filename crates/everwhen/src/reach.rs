@@ -14,6 +14,7 @@ use crate::session::{Place, Session};
 pub mod audit;
 pub mod entities;
 pub mod events;
+pub mod follow;
 pub mod groups;
 pub mod hooks;
 pub mod host;
@@ -75,6 +76,22 @@ impl Reach {
         }
     }
 
+    /// The server that was reached before, wherever it listens by now. The directory itself is left alone: a server that starts
+    /// again needs it.
+    pub fn again(session: &Session) -> Result<Client, Problem> {
+        let tenant = session.tenant()?;
+        match session.place()? {
+            Place::Server(url) => session.client(&url, &tenant),
+            Place::Directory(data) => match Holder::read(&data) {
+                Some(holder) => held_by(session, holder, &tenant),
+                None => {
+                    let detail = format!("no server holds \"{}\"", data.display());
+                    Err(Problem::new(Code::ServerUnreachable, detail).hint("start one with: everwhen serve"))
+                }
+            },
+        }
+    }
+
     async fn open(session: &Session, tenant: &str, create: bool) -> Result<Reach, Problem> {
         match session.place()? {
             Place::Server(url) => {
@@ -102,11 +119,7 @@ async fn directory(session: &Session, data: &Path, tenant: &str, create: bool) -
             other => return other.map(Reach::Local),
         };
         if let Some(holder) = Holder::read(data) {
-            // Who shows a token wants to be held to it, also where the directory would let them do everything.
-            let shown = session.flags.token.clone();
-            let named = shown.is_none() || session.named_tenant()?.as_deref() == Some(tenant);
-            let token = shown.unwrap_or(holder.token);
-            let client = Client::new(&holder.url, Some(token), tenant)?.of_the_token(named);
+            let client = held_by(session, holder, tenant)?;
             if client.text("/livez").await.is_ok() {
                 mention_new(session, &client, create).await;
                 return Ok(Reach::Remote(client));
@@ -117,6 +130,15 @@ async fn directory(session: &Session, data: &Path, tenant: &str, create: bool) -
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// The server that holds a directory.
+fn held_by(session: &Session, holder: Holder, tenant: &str) -> Result<Client, Problem> {
+    // Who shows a token wants to be held to it, also where the directory would let them do everything.
+    let shown = session.flags.token.clone();
+    let named = shown.is_none() || session.named_tenant()?.as_deref() == Some(tenant);
+    let token = shown.unwrap_or(holder.token);
+    Ok(Client::new(&holder.url, Some(token), tenant)?.of_the_token(named))
 }
 
 /// The server begins a tenant as a directory would, and cannot say so: a slip in its name is seen here.
@@ -134,10 +156,13 @@ async fn mention_new(session: &Session, client: &Client, create: bool) {
 /// Also reading takes the lock and mends a torn tail, so it needs to write.
 fn unwritable(problem: Problem, create: bool) -> Problem {
     match (problem.code(), create) {
-        (Code::StorageReadOnly, false) => problem.hint(
-            "opening the directory takes its lock, also for reading: run this as its owner, or through a server; \
-             everwhen verify only reads",
-        ),
+        (Code::StorageReadOnly, false) => {
+            let advice = problem.advice().to_owned();
+            problem.hint(format!(
+                "opening the directory takes its lock, also for reading; {advice}; or ask a server with --server URL; \
+                 everwhen verify only reads"
+            ))
+        }
         _ => problem,
     }
 }

@@ -86,8 +86,7 @@ impl Filter {
 
 /// An expression's problem as one of the filter it stands in.
 fn unreadable(problem: Problem) -> Problem {
-    let hint = problem.hint_text().unwrap_or("see docs/errors/filter.invalid.md").to_owned();
-    Problem::new(Code::FilterInvalid, problem.to_string()).hint(hint)
+    Problem::new(Code::FilterInvalid, problem.to_string()).hint(problem.advice())
 }
 
 impl Test {

@@ -1,6 +1,7 @@
 //! The one error that reaches a user: a code with a page in `docs/errors/`, what happened where, and what to do next.
 
-use std::borrow::Cow;
+mod advice;
+
 use std::fmt;
 
 use serde_json::{Map, Value, json};
@@ -234,14 +235,8 @@ impl Problem {
     }
 
     /// The next thing to do: its own hint, or what holds for every problem of its kind.
-    pub fn advice(&self) -> Cow<'_, str> {
-        match (&self.0.hint, self.0.code) {
-            (Some(hint), _) => Cow::from(hint),
-            (None, Code::JsonInvalid) => {
-                Cow::from("it must be JSON as RFC 8259 has it, in UTF-8; `jq .` shows where it is not")
-            }
-            (None, code) => Cow::from(format!("see docs/errors/{code}.md")),
-        }
+    pub fn advice(&self) -> &str {
+        self.0.hint.as_deref().unwrap_or_else(|| self.0.code.advice())
     }
 
     pub fn pointer(&self) -> Option<&str> {

@@ -323,6 +323,22 @@ impl Keys {
         }
     }
 
+    /// Keeps what was answered to a change that was applied under its hash (`crate::mcp`). No client's key reads like this name:
+    /// those have a blank in them.
+    pub fn keep_applied(&self, tenant: &str, hash: &str, at: Timestamp, answer: &str) {
+        let body = Bytes::copy_from_slice(answer.as_bytes());
+        let given = Given { status: StatusCode::OK, headers: Vec::new(), body };
+        self.keep((tenant.to_owned(), format!("applied:{hash}")), Print::default(), at, Arc::new(given));
+    }
+
+    /// The answer to a change that was applied lately, if it is still kept.
+    pub fn applied(&self, tenant: &str, hash: &str) -> Option<Bytes> {
+        match self.known().all.get(&(tenant.to_owned(), format!("applied:{hash}")))? {
+            Kept::Done { answer: Some(given), .. } => Some(given.body.clone()),
+            _ => None,
+        }
+    }
+
     /// Lets go of what a tenant answered: content of its was erased, and any of them may quote it.
     pub fn forget(&self, tenant: &str) {
         let mut known = self.known();

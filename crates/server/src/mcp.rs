@@ -9,6 +9,8 @@
 
 mod tools;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -19,6 +21,7 @@ use model::{Code, Problem};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::Doors;
 use crate::body::{media_type, wrong_type};
 use crate::caller::Call;
 use crate::problem::Answer;
@@ -47,6 +50,14 @@ const UNSUPPORTED_VERSION: i64 = -32_022;
 /// The doors behind this one; its requests carry it.
 #[derive(Clone)]
 pub struct Inside(pub Router);
+
+/// Whom a tool asks, and as whom.
+struct Behind {
+    router: Router,
+    head: Parts,
+    doors: Arc<Doors>,
+    tenant: String,
+}
 
 /// An answer that is an error of the protocol.
 struct Wrong {
@@ -96,7 +107,7 @@ pub async fn post(call: Call) -> Answer {
         "application/json" => {}
         other => return Err(wrong_type(other).into()),
     }
-    let Call { doors, tenant: _, caller: _, grant, head, body } = call;
+    let Call { doors, tenant, caller: _, grant, head, body } = call;
     let bytes = crate::body::read(body, BODY_MAX, doors.patience.body).await?;
     let message = match read(&bytes) {
         Ok(message) => message,
@@ -109,9 +120,10 @@ pub async fn post(call: Call) -> Answer {
         return Err(Problem::new(Code::Internal, "no doors behind this one").into());
     };
     let may = |tool: &Tool| tool.needs().is_none_or(|needed| grant.as_deref().is_none_or(|g| g.may(needed)));
-    let answered = match stateless(&message, &head.headers) {
+    let behind = Behind { router, head, doors, tenant: tenant.name().to_owned() };
+    let answered = match stateless(&message, &behind.head.headers) {
         Err(wrong) => Err(wrong),
-        Ok(stateless) => answer(message, &router, &head, &may, stateless).await,
+        Ok(stateless) => answer(message, &behind, &may, stateless).await,
     };
     Ok(match answered {
         Ok(given) => said(StatusCode::OK, given.written(&id)),
@@ -201,8 +213,7 @@ fn unsupported(version: &str) -> Wrong {
 
 async fn answer(
     message: Message,
-    router: &Router,
-    head: &Parts,
+    behind: &Behind,
     may: &impl Fn(&Tool) -> bool,
     stateless: bool,
 ) -> Result<Given, Wrong> {
@@ -229,7 +240,7 @@ async fn answer(
                     .map_err(|_| Wrong::params("\"arguments\" is an object"))?,
                 _ => Members::new(),
             };
-            called(tool.call(arguments, router, head).await)
+            called(tool.call(arguments, behind).await)
         }
         other => {
             let status = if stateless { StatusCode::NOT_FOUND } else { StatusCode::OK };

@@ -18,7 +18,7 @@ mod timeline;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Path, Request};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue,
@@ -62,14 +62,14 @@ impl FromRequest<Arc<Doors>> for Visit {
         match Call::from_request(request, doors).await {
             Ok(call) => Ok(Visit(call)),
             Err(refused) => Err(match said(Ok(refused)).await {
-                Err(Failed(problem, StatusCode::UNAUTHORIZED)) => {
-                    sign_in::form(&problem, StatusCode::UNAUTHORIZED)
+                Err(failed) if failed.status == StatusCode::UNAUTHORIZED => {
+                    sign_in::form(&failed.words(), StatusCode::UNAUTHORIZED, Frame::without_token())
                 }
                 // What the token may not see is empty or absent for programs; a person is told why.
-                Ok(_) | Err(Failed(_, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)) => {
-                    sign_in::form(NOT_SHOWN, StatusCode::FORBIDDEN)
+                Err(failed) if !matches!(failed.status, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) => {
+                    Frame::of(doors).around(Err(failed))
                 }
-                Err(failed) => Frame::of(doors).around(Err(failed)),
+                _ => sign_in::form(NOT_SHOWN, StatusCode::FORBIDDEN, Frame::of(doors)),
             }),
         }
     }
@@ -95,6 +95,11 @@ impl Frame {
         Frame { has_tokens: !doors.no_auth }
     }
 
+    /// For somebody who has not signed in, and so has nothing to sign out of.
+    fn without_token() -> Frame {
+        Frame { has_tokens: false }
+    }
+
     fn around(self, shown: Shown) -> Response {
         shown.unwrap_or_else(Failed::page).framed(self)
     }
@@ -109,8 +114,7 @@ impl Visit {
     fn asking(mut self, query: &str) -> Result<Call, Failed> {
         let path = self.0.head.uri.path();
         let uri = format!("{path}?{query}").parse::<Uri>();
-        self.0.head.uri =
-            uri.map_err(|_| Failed("that cannot be asked for".to_owned(), StatusCode::BAD_REQUEST))?;
+        self.0.head.uri = uri.map_err(|_| Problem::new(Code::RequestInvalid, "that cannot be asked for"))?;
         Ok(self.0)
     }
 
@@ -131,24 +135,38 @@ impl Visit {
 }
 
 /// What a person reads instead of a page.
-struct Failed(String, StatusCode);
+struct Failed {
+    detail: String,
+    hint: String,
+    status: StatusCode,
+}
 
 impl From<Problem> for Failed {
     fn from(problem: Problem) -> Failed {
         let status = Refusal(problem.clone()).into_response().status();
-        Failed(problem.to_string(), status)
+        Failed { detail: problem.to_string(), hint: problem.advice().to_owned(), status }
     }
 }
 
 impl Failed {
+    /// In one line.
+    fn words(&self) -> String {
+        match self.hint.as_str() {
+            "" => self.detail.clone(),
+            hint => format!("{} ({hint})", self.detail),
+        }
+    }
+
     fn page(self) -> html::Page {
-        let Failed(said, status) = self;
-        let body = format!("<p role=\"alert\">{}</p>", html::text(&said));
-        html::page(
-            status,
-            &html::Head { title: status.canonical_reason().unwrap_or("refused"), at: "" },
-            &body,
-        )
+        let title = self.status.canonical_reason().unwrap_or("refused");
+        self.within(&html::Head { title, at: "" }, "")
+    }
+
+    /// On the page that was asked for, below its form with what was typed: that is where it is mended.
+    fn within(self, head: &html::Head<'_>, form: &str) -> html::Page {
+        let (detail, hint) = (html::text(&self.detail), html::text(&self.hint));
+        let body = format!("{form}<p role=\"alert\">{detail}</p><p>{hint}</p>");
+        html::page(self.status, head, &body)
     }
 }
 
@@ -164,20 +182,25 @@ async fn said(answer: Answer) -> Result<Value, Failed> {
         return Ok(value);
     }
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-    let hint = Some(text("hint")).filter(|hint| !hint.is_empty()).map(|hint| format!(" ({hint})"));
-    Err(Failed(text("detail") + &hint.unwrap_or_default(), status))
+    Err(Failed { detail: text("detail"), hint: text("hint"), status })
 }
 
 /// `GET /ui/{file}`: what the pages look like and how the first one stays live.
-pub async fn file(Path(name): Path<String>) -> Answer {
+pub async fn file(Path(name): Path<String>, State(doors): State<Arc<Doors>>) -> Response {
     let (kind, text) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", include_str!("page/style.css")),
         "live.js" => ("text/javascript; charset=utf-8", include_str!("page/live.js")),
-        _ => return Err(Problem::new(Code::NotFound, format!("there is no page \"/ui/{name}\"")).into()),
+        _ => return no_page(&format!("/ui/{name}"), &doors),
     };
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
+    response
+}
+
+/// Told to a person, who goes on from the parts above.
+pub fn no_page(path: &str, doors: &Doors) -> Response {
+    let problem = Problem::new(Code::NotFound, format!("there is no page \"{path}\""));
+    Frame::of(doors).around(Err(problem.hint("the parts that there are stand above").into()))
 }
 
 /// Nothing of a page runs or loads that did not come from here, nobody may put it into a frame, and no cache keeps it.

@@ -1,7 +1,9 @@
 //! How a refusal leaves the server: `application/problem+json` with a request id (contracts §3).
 
+use std::sync::Arc;
+
 use axum::body::Body;
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode, Uri};
@@ -9,7 +11,8 @@ use model::problem::Who;
 use model::{Code, Problem};
 use serde_json::Value;
 
-use crate::routes;
+use crate::page::no_page;
+use crate::{Doors, routes};
 
 /// What a door answers.
 pub type Answer = Result<Response, Refusal>;
@@ -60,9 +63,13 @@ fn log(problem: &Problem, request_id: &str) {
     }
 }
 
-pub async fn no_such_path(uri: Uri) -> Refusal {
+pub async fn no_such_path(State(doors): State<Arc<Doors>>, uri: Uri) -> Response {
+    if uri.path() == "/ui" || uri.path().starts_with("/ui/") {
+        return no_page(uri.path(), &doors);
+    }
     let problem = Problem::new(Code::NotFound, format!("there is no path \"{}\"", uri.path()));
-    Refusal(problem.hint(format!("there are {}; docs/http.md says what each does", routes::beginnings())))
+    let hint = format!("there are {}; docs/http.md says what each does", routes::beginnings());
+    Refusal(problem.hint(hint)).into_response()
 }
 
 pub async fn wrong_method(method: Method, uri: Uri) -> Refusal {

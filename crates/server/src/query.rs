@@ -35,6 +35,15 @@ impl Params {
         Ok(Params(params))
     }
 
+    /// What can be read of it, for a form that shows again what was typed.
+    pub fn typed(query: Option<&str>, known: &[&str]) -> Params {
+        let parts = query.unwrap_or_default().split('&').filter_map(|part| part.split_once('='));
+        let known = parts.filter(|(name, _)| known.contains(name));
+        Params(
+            known.filter_map(|(name, value)| Some((name.to_owned(), decode(value)?.into_owned()))).collect(),
+        )
+    }
+
     pub fn text(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(given, _)| given == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())

@@ -102,5 +102,4 @@ fn target(clock: &ManualClock, by: Move) -> Result<Timestamp, Problem> {
 
 fn not_told() -> Problem {
     Problem::new(Code::ClockReal, "the clock of this server is the machine's, which nobody moves")
-        .hint("start one with `everwhen serve --clock INSTANT` to move its time")
 }

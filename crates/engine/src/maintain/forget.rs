@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use ledger::{BodyRef, RecordRef};
 use model::{Code, Position, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -43,38 +44,46 @@ struct In {
 }
 
 impl Tenant {
-    /// Destroys the keys of a space and wipes what its events left, up to now; how many events that were. What is published
-    /// there later is a new beginning.
+    /// Destroys the keys of a space and wipes what its events left, up to now; how many events still said something. What is
+    /// published there later is a new beginning. A repetition finds nothing, wipes what runs left since, and says so: `already`.
     pub async fn forget_space(&self, by: &Caller, space: &str) -> Result<Value, Problem> {
         crate::tenant::spaces::check_name(space)?;
         let (by, named) = (by.clone(), space.to_owned());
+        let before = self.shown_space(space);
         let events = alone(self, move |tenant| {
-            known(tenant, &named)?;
-            forget(tenant, &by, Pending { space: named, through: None })
+            let events = standing(tenant, &named)?;
+            forget(tenant, &by, Pending { space: named, through: None })?;
+            Ok(events)
         });
         let events = events.await?;
         let mut shown = self.shown_space(space);
         shown["events"] = events.into();
+        if events == 0 && before["forgotten_at"].is_string() {
+            shown["already"] = true.into();
+        }
         Ok(shown)
     }
 }
 
-/// A name with a typo is not taken for something that was forgotten.
-fn known(tenant: &Tenant, space: &str) -> Result<(), Problem> {
-    if tenant.has_space_row(space) {
-        return Ok(());
-    }
-    let (events, beside) = of_space(tenant, space, tenant.head())?;
-    if events.is_empty() && beside.is_empty() {
+/// How many events of the space have a content. A name with a typo is not taken for something that was forgotten.
+fn standing(tenant: &Tenant, space: &str) -> Result<u64, Problem> {
+    let (mut any, mut events) = (tenant.has_space_row(space), 0);
+    runs::each(tenant, 1, |record| {
+        if let Some(is_event) = belongs(record, space) {
+            any = true;
+            events += u64::from(is_event && matches!(record.body, Some(BodyRef::Json(_))));
+        }
+    })?;
+    if !any {
         let detail = format!("nothing was ever written in a space \"{space}\"");
         return Err(Problem::new(Code::NotFound, detail)
             .hint("events show their space; `everwhen space list` shows those that are sealed")
             .at("/name"));
     }
-    Ok(())
+    Ok(events)
 }
 
-fn forget(tenant: &Tenant, by: &Caller, mut pending: Pending) -> Result<u64, Problem> {
+fn forget(tenant: &Tenant, by: &Caller, mut pending: Pending) -> Result<(), Problem> {
     let path = super::dir_of(tenant)?.join(PENDING);
     let note = |pending: &Pending| files::write_small(&path, json!(pending).to_string().as_bytes());
     if pending.through.is_none() {
@@ -86,20 +95,18 @@ fn forget(tenant: &Tenant, by: &Caller, mut pending: Pending) -> Result<u64, Pro
     }
     let through = pending.through.unwrap_or_default();
     tenant.destroy_keys(&pending.space)?;
-    let events = wipe_space(tenant, by, &pending.space, through)?;
-    files::remove(&path)?;
-    Ok(events)
+    wipe_space(tenant, by, &pending.space, through)?;
+    files::remove(&path)
 }
 
-fn wipe_space(tenant: &Tenant, by: &Caller, space: &str, through: Position) -> Result<u64, Problem> {
+fn wipe_space(tenant: &Tenant, by: &Caller, space: &str, through: Position) -> Result<(), Problem> {
     let (found, beside) = of_space(tenant, space, through)?;
     let mut events = with_quotes(tenant, &found)?;
     // A row that was written while this began would rest on what goes.
     while drop_rows(tenant, by, space, |version| version <= through || events.contains(&version))? > 0 {
         events = with_quotes(tenant, &found)?;
     }
-    wipe(tenant, &Doomed { events: &events, beside, space: Some((space, through)) })?;
-    Ok(found.len() as u64)
+    wipe(tenant, &Doomed { events: &events, beside, space: Some((space, through)) })
 }
 
 /// Events of a space up to a position; and the records beside them that say the same.
@@ -109,18 +116,23 @@ fn of_space(
     through: Position,
 ) -> Result<(BTreeSet<Position>, BTreeSet<Position>), Problem> {
     let (mut events, mut beside) = (BTreeSet::new(), BTreeSet::new());
-    runs::each(tenant, 1, |record| {
-        let into = match record.kind {
-            "event" => &mut events,
-            "event.deferred" | "entity.changed" => &mut beside,
-            _ => return,
-        };
-        let belongs = || serde_json::from_str::<In>(record.data.get()).is_ok_and(|of| of.space == space);
-        if record.position <= through && belongs() {
-            into.insert(record.position);
-        }
+    runs::each(tenant, 1, |record| match belongs(record, space).filter(|_| record.position <= through) {
+        Some(true) => drop(events.insert(record.position)),
+        Some(false) => drop(beside.insert(record.position)),
+        None => {}
     })?;
     Ok((events, beside))
+}
+
+/// Whether a record is an event of the space, or one beside it that says the same.
+fn belongs(record: &RecordRef<'_>, space: &str) -> Option<bool> {
+    let is_event = match record.kind {
+        "event" => true,
+        "event.deferred" | "entity.changed" => false,
+        _ => return None,
+    };
+    let of: In = serde_json::from_str(record.data.get()).ok()?;
+    (of.space == space).then_some(is_event)
 }
 
 /// Deletes rows of the space whose version is one of these, without starting anything; how many.

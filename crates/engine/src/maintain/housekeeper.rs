@@ -138,7 +138,7 @@ fn check(tenant: &Tenant, segment: &sidecar::Sealed) -> Result<(), Problem> {
             let bad = chain.is_some_and(|chain| !line.fits(chain)) || line.bad_body().is_some();
             if bad && line.first <= segment.last {
                 let detail = format!("the line at position {} does not fit its chain or digest", line.first);
-                return Err(Problem::new(Code::StoreCorrupt, detail).hint("see `everwhen verify`"));
+                return Err(Problem::new(Code::StoreCorrupt, detail));
             }
             chain = Some(line.chain);
         }

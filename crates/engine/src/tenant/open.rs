@@ -433,7 +433,9 @@ fn rebuild(state: State, ledger: &dyn Ledger, dir: &Path, path: &Path) -> Result
         Code::StoreCorrupt,
         format!("\"{}\" is gone, and no snapshot fits the trimmed ledger", path.display()),
     )
-    .hint("restore a backup, or `everwhen salvage --to DIR` to keep the events"))
+    .hint(
+        "on the machine that has the data: restore a backup, or `everwhen salvage --data DIR --to NEW` to keep the events",
+    ))
 }
 
 fn discard(path: &Path) -> Result<(), Problem> {

@@ -57,20 +57,25 @@ impl Lines {
 }
 
 /// One frame of a stream of server-sent events.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub struct Frame {
     pub event: String,
     pub data: String,
+    /// Where to go on after it.
+    pub id: Option<u64>,
+    /// How long to wait before coming back.
+    pub retry_ms: Option<u64>,
 }
 
 impl Lines {
-    /// The next frame; comments (pings) are passed over.
+    /// The next frame. A comment (a ping) is one that says nothing; a frame that is cut off is none.
     pub async fn frame(&mut self) -> Result<Option<Frame>, Problem> {
         let mut frame = Frame::default();
         while let Some(line) = self.next().await? {
             match line.split_once(':') {
                 _ if line.is_empty() && frame.event.is_empty() && frame.data.is_empty() => {}
                 _ if line.is_empty() => return Ok(Some(frame)),
+                Some(("", _)) if frame == Frame::default() => return Ok(Some(frame)),
                 Some(("event", text)) => frame.event = text.trim_start().to_owned(),
                 Some(("data", text)) => {
                     if !frame.data.is_empty() {
@@ -78,6 +83,8 @@ impl Lines {
                     }
                     frame.data.push_str(text.strip_prefix(' ').unwrap_or(text));
                 }
+                Some(("id", text)) => frame.id = text.trim().parse().ok(),
+                Some(("retry", text)) => frame.retry_ms = text.trim().parse().ok(),
                 _ => {}
             }
         }

@@ -91,7 +91,7 @@ async fn lower(session: &Session) -> Result<(), Problem> {
             session.close().await
         }
         Reach::Remote(_) => Err(Problem::new(Code::RequestInvalid, "a server has the directory")
-            .hint("stop it, then run this with --data")),
+            .hint("stop it, then run this on its machine with --data DIR")),
     }
 }
 

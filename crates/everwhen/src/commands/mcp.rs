@@ -21,7 +21,8 @@ Examples:
 pub struct Args {}
 
 pub async fn run(_args: Args, session: &Session) -> Result<(), Stop> {
-    let reach = Reach::administered(session).await?;
+    // Nobody sits at this terminal who would see that a name with a typo was made a directory.
+    let reach = Reach::existing(session).await?;
     let host = reach.share().await?;
     let client = match (&reach, &host) {
         (Reach::Remote(client), _) => client,

@@ -1,11 +1,13 @@
 //! `everwhen profiles`: servers by name, so that a token is typed once.
 
 use clap::Subcommand;
+use engine::authority::token::is_whole;
 use model::{Code, Problem};
 use serde_json::json;
 
 use super::stdin;
 use crate::client::Client;
+use crate::held;
 use crate::output::Stop;
 use crate::profiles::{Profile, Profiles};
 use crate::session::Session;
@@ -94,11 +96,28 @@ fn set(kept: &mut Profiles, name: String, url: String, session: &Session) -> Res
     let ca = session.flags.ca.as_ref().map(std::path::absolute).transpose().map_err(unplaced)?;
     Client::new(&url, None, tenant.as_deref().unwrap_or("main"))?.trusting(ca.as_ref())?;
     let token = stdin::line()?.filter(|line| !line.is_empty());
+    token.as_deref().map_or(Ok(()), check_token)?;
     kept.profiles.insert(name.clone(), Profile { server: url, token, tenant, ca });
     let path = kept.save()?;
     session
         .out
         .result(&json!({ "profile": name, "file": path }), || format!("kept {name} in {}", path.display()))
+}
+
+/// A slip in copying is told here, and not by a server much later; whether a token is good only its server knows.
+fn check_token(token: &str) -> Result<(), Problem> {
+    if is_whole(token) || held::is_local(token) {
+        return Ok(());
+    }
+    let detail = match token.starts_with("ew_") {
+        true => {
+            "the token is not whole: its checksum does not fit, so a character is missing, too many or another"
+        }
+        false => "what was given on standard input is no token",
+    };
+    Err(Problem::new(Code::UsageInvalid, detail).hint(
+        "copy all of it, ew_<role>_<32 letters and digits>_<6 more>; `everwhen tokens create` gives out a new one",
+    ))
 }
 
 fn list(kept: &Profiles, session: &Session) -> Result<(), Stop> {

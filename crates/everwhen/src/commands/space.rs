@@ -5,7 +5,7 @@ use model::{Code, Problem};
 use serde_json::Value;
 
 use super::stdin;
-use crate::output::Stop;
+use crate::output::{Stop, counted};
 use crate::reach::Reach;
 use crate::session::Session;
 
@@ -72,7 +72,13 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
                     .into());
             }
             let space = Reach::existing(session).await?.forget_space(&name).await?;
-            session.out.result(&space, || format!("{name} is forgotten: {} events", space["events"]))
+            session.out.result(&space, || match space["already"] == true {
+                true => format!("{name} was forgotten already: nothing was published there since"),
+                false => {
+                    let events = space["events"].as_u64().unwrap_or_default();
+                    format!("{name} is forgotten: {}", counted(events as usize, "event"))
+                }
+            })
         }
     }
 }

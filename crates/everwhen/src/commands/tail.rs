@@ -10,8 +10,9 @@ use crate::session::Session;
 
 /// Print events as they come
 ///
-/// From now on, or from a position; --no-follow prints what is there and ends. On a directory without a server, tail
-/// holds the directory and lets other commands in while it runs.
+/// From now on, or from a position; --no-follow prints what is there and ends. A server that goes away is waited for: when
+/// it is back, tail goes on after the last event that it has seen. On a directory without a server, tail holds the
+/// directory and lets other commands in while it runs.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -41,7 +42,7 @@ pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
     let finding = Finding { topic: Some(pattern), after, filter, space, limit: 1_000, ..Finding::default() };
     match no_follow {
         true => what_is_there(finding, session).await,
-        false => follow(&finding, session).await,
+        false => follow(finding, session).await,
     }
 }
 
@@ -75,12 +76,12 @@ pub async fn changes(
         limit: 1_000,
         ..Finding::default()
     };
-    follow(&finding, session).await
+    follow(finding, session).await
 }
 
-async fn follow(finding: &Finding, session: &Session) -> Result<(), Stop> {
+async fn follow(finding: Finding, session: &Session) -> Result<(), Stop> {
     let reach = Reach::or_create(session).await?;
-    let mut follower = reach.follow(finding).await?;
+    let mut follower = reach.follow(finding, session).await?;
     let mut host = reach.share().await?;
     let printed = loop {
         let next = tokio::select! {

@@ -1,4 +1,4 @@
-//! Publishing, finding and following events, near or far. Events stay text, so that payloads keep every digit.
+//! Publishing and finding events, near or far. Events stay text, so that payloads keep every digit.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use bytes::Bytes;
-use engine::{Draft, Follow, Query};
+use engine::{Draft, Query};
 use hyper::Method;
 use lang::filter::Filter;
 use model::event::Subject;
@@ -137,71 +137,6 @@ impl Reach {
             }
         }
     }
-
-    /// Events as they come, after a position or from now.
-    pub async fn follow(&self, finding: &Finding) -> Result<Follower, Problem> {
-        match self {
-            Reach::Local(local) => {
-                let pattern = Pattern::parse(finding.topic.as_deref().unwrap_or("#"))?;
-                let filter = finding.filter.as_deref().map(parse_filter).transpose()?;
-                let (space, after) = (finding.space.clone(), finding.after);
-                let follow = Follow { patterns: vec![pattern], space, filter, after, ..Follow::default() };
-                Ok(Follower::Local(local.tenant.follow(follow)?))
-            }
-            Reach::Remote(client) => {
-                let after = finding.after.map(|after| after.to_string());
-                let path = query(&[
-                    ("topic", finding.topic.as_deref()),
-                    ("space", finding.space.as_deref()),
-                    ("filter", finding.filter.as_deref()),
-                    ("after", after.as_deref()),
-                ]);
-                let response =
-                    client.send(Method::GET, &format!("/v1/events/stream{path}"), Sent::Nothing).await?;
-                Ok(Follower::Remote(Lines::new(response)))
-            }
-        }
-    }
-}
-
-/// A stream of events that does not end by itself.
-pub enum Follower {
-    Local(engine::Follower),
-    Remote(Lines),
-}
-
-impl Follower {
-    /// Waits for at least one event and returns those that are there.
-    pub async fn next(&mut self) -> Result<Vec<String>, Problem> {
-        match self {
-            Follower::Local(follower) => {
-                Ok(follower.next(1_000).await?.iter().map(|event| event.to_json()).collect())
-            }
-            Follower::Remote(lines) => next_frames(lines).await,
-        }
-    }
-}
-
-async fn next_frames(lines: &mut Lines) -> Result<Vec<String>, Problem> {
-    let mut events = Vec::new();
-    while events.is_empty() || lines.ready() && events.len() < 1_000 {
-        let Some(frame) = lines.frame().await? else {
-            if !events.is_empty() {
-                break;
-            }
-            return Err(Problem::new(Code::ServerUnreachable, "the server ended the stream")
-                .hint("go on with --after and the last position you saw"));
-        };
-        match frame.event.as_str() {
-            "event" => events.push(frame.data),
-            "problem" => {
-                let document: Value = serde_json::from_str(&frame.data).map_err(|error| odd(&error))?;
-                return Err(Problem::from_json(document.as_object().unwrap_or(&serde_json::Map::new())));
-            }
-            _ => {}
-        }
-    }
-    Ok(events)
 }
 
 async fn publish_here(local: &Local, event: &[u8]) -> Result<Value, Problem> {

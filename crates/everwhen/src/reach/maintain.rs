@@ -80,7 +80,7 @@ pub(super) fn existing(data: PathBuf) -> Result<PathBuf, Problem> {
         return Ok(data);
     }
     Err(Problem::new(Code::StoreNotFound, format!("there is no data directory \"{}\"", data.display()))
-        .hint("name it with --data, or make one with: everwhen init"))
+        .hint(format!("name another with --data, or make this one: everwhen init --data {}", data.display())))
 }
 
 impl Reach {

@@ -351,3 +351,11 @@ fn the_list_of_errors_names_every_code_with_its_status_and_title() {
         assert!(list.contains(&line), "README.md lacks\n{line}");
     }
 }
+
+#[test]
+fn no_hint_leads_to_nothing_but_its_own_page() {
+    for page in std::fs::read_dir(dir()).unwrap().map(|entry| entry.unwrap().path()) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(!text.contains("see docs/errors/"), "{}: a hint is the next thing to type", page.display());
+    }
+}

@@ -210,3 +210,33 @@ fn a_server_whose_certificate_is_an_authoritys_own_is_told_what_to_do() {
     assert!(message.contains("authority") && !message.contains("Other("), "{message}");
     assert!(hint.contains("CA:FALSE") && hint.contains("docs/tls.md"), "{hint}");
 }
+
+#[test]
+fn a_directory_that_may_not_be_written_is_named_with_whose_it_is_and_who_asks() {
+    let place = Place::new();
+    let data = place.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    let of = |path: &std::path::Path| std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).unwrap());
+    // Root may everything, so that somebody else asks.
+    let (owner, uid) = (of(&data), if of(&data) == 0 { 65_534 } else { of(&data) });
+    for args in [&["serve", "--no-auth", "--listen", "127.0.0.1:0"][..], &["publish", "a.b"], &["init"]] {
+        let mut command = place.command(&[args, &["--data", data.to_str().unwrap(), "--json"]].concat());
+        if owner == 0 {
+            std::os::unix::process::CommandExt::uid(&mut command, uid);
+        }
+        if args == ["init"] {
+            place.write("everwhen.toml", "");
+        }
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(6), "{args:?}: {said}");
+        let error: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(error["error"]["code"], "storage.read_only", "{said}");
+        let hint = error["error"]["hint"].as_str().unwrap();
+        let path = data.display();
+        let told =
+            format!("this process runs as uid {uid}, and \"{path}\" belongs to uid {owner} with mode 555");
+        assert!(hint.contains(&told) && hint.contains(&format!("chown -R {uid} {path}")), "{hint}");
+    }
+}

@@ -15,6 +15,7 @@ mod entities;
 mod errors;
 mod events;
 mod exits;
+mod follow;
 mod groups;
 mod ha;
 mod held;

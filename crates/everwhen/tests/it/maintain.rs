@@ -147,9 +147,19 @@ fn doctor_looks_at_everything_and_says_when_something_must_be_mended() {
     assert_eq!(report["ok"], true, "{report}");
     let names: Vec<&str> =
         report["checks"].as_array().unwrap().iter().map(|c| c["check"].as_str().unwrap()).collect();
-    for name in
-        ["config", "directory", "lock", "space", "sync", "ledger", "tenant", "clock", "timers", "groups"]
-    {
+    for name in [
+        "config",
+        "directory",
+        "lock",
+        "space",
+        "sync",
+        "temporary",
+        "ledger",
+        "tenant",
+        "clock",
+        "timers",
+        "groups",
+    ] {
         assert!(names.contains(&name), "{name}: {report}");
     }
     let server = place.serve();

@@ -57,6 +57,30 @@ fn a_profile_names_the_server_its_token_and_its_tenant() {
 }
 
 #[test]
+fn a_token_that_nobody_can_have_been_given_is_not_kept() {
+    let place = Place::new();
+    let server = place.serve_asking(&["--data", "data"]);
+    let owner = server.ready["owner_token"].as_str().unwrap().to_owned();
+    let last = if owner.ends_with('x') { "y" } else { "x" };
+    let mistyped = format!("{}{last}", &owner[..owner.len() - 1]);
+    for (token, said) in [
+        (mistyped.as_str(), "its checksum does not fit"),
+        (&owner[..owner.len() - 3], "its checksum does not fit"),
+        ("hunter2", "is no token"),
+    ] {
+        let refused = run(&place, &["profiles", "set", "here", server.url()], token);
+        assert_eq!(refused.status.code(), Some(2), "{token}: {refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains(said) && told.contains("help: copy all of it"), "{told}");
+        assert!(!told.contains(token), "a secret is not repeated: {told}");
+    }
+    assert!(!place.path().join("profiles.toml").exists(), "nothing is kept");
+    for token in [&*owner, ""] {
+        said(run(&place, &["profiles", "set", "here", server.url()], token));
+    }
+}
+
+#[test]
 fn a_variable_wins_over_the_profile_in_use_and_loses_to_one_that_is_named() {
     let place = Place::new();
     let server = place.serve_asking(&["--data", "data"]);

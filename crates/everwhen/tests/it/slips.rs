@@ -211,3 +211,15 @@ fn a_mistyped_automation_is_told_the_nearest() {
     let far = place.run(&["explain", "automation", "other"]).exits(3);
     assert!(far.err.contains("everwhen automations list"), "{far:?}");
 }
+
+#[test]
+fn agents_get_no_directory_out_of_a_name_with_a_typo() {
+    let place = Place::new();
+    let refused = place.run(&["mcp", "--data", "nowhere"]).exits(3);
+    assert!(refused.err.contains("make it: everwhen init --data nowhere"), "{}", refused.err);
+    assert!(!place.path().join("nowhere").exists());
+    place.run(&["init", "--data", "here"]).ok();
+    let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+    let answered = place.run_with_input(&["mcp", "--data", "here"], ping).ok();
+    assert_eq!(answered.out, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+}

@@ -51,6 +51,16 @@ fn a_space_is_sealed_listed_and_forgotten_through_a_server() {
     assert_ne!(forgotten["key"], sealed["key"], "it has another key now");
     let event = place.json(&["events", "get", &position]);
     assert_eq!((&event["erased"], event.get("payload")), (&json!(true), None));
+    let again = place.json(&["space", "forget", "clinic"]);
+    assert_eq!((&again["events"], &again["already"]), (&json!(0), &json!(true)), "{again}");
+    let said = place.run(&["space", "forget", "clinic", "--yes"]).ok().out;
+    assert_eq!(said, "clinic was forgotten already: nothing was published there since\n");
+    publish(&place, "a", 2);
+    assert_eq!(
+        place.run(&["space", "forget", "clinic"]).ok().out,
+        "clinic is forgotten: 1 event\n",
+        "what came since"
+    );
     assert_eq!(
         place.run(&["space", "seal", "_system", "--json"]).exits(2).error()["code"],
         "request.invalid"

@@ -86,7 +86,9 @@ impl Place {
 
     /// A server with variables of its own.
     pub fn serve_under(&self, env: &[(&str, &str)], more: &[&str]) -> Server {
-        let args = [&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat();
+        let anywhere = ["--listen", "127.0.0.1:0"];
+        let listen = if more.contains(&"--listen") { &[][..] } else { &anywhere };
+        let args = [&["serve", "--json"], listen, more].concat();
         let log = std::fs::File::create(self.0.join("serve.log")).unwrap();
         let mut child = self.command(&args).envs(env.iter().copied()).stderr(log).spawn().unwrap();
         let mut line = String::new();

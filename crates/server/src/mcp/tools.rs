@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::MatchedPath;
 use engine::authority::Permission;
 use http_body_util::BodyExt;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::http::request::Parts;
 use hyper::service::Service;
 use hyper::{Method, Request};
 use hyper_util::service::TowerToHyperService;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::Behind;
 use crate::{ROUTES, audit};
 
 /// What a call does besides its request.
@@ -205,7 +204,7 @@ pub const TOOLS: &[Tool] = &[
         name: "apply_change",
         title: "Apply a change",
         what: "Puts files into force that were proposed before, if what they would do is still what `hash` was given for. What the workspace \
-               had and the files do not name is removed.",
+               had and the files do not name is removed. Repeated, it answers as before, with `duplicate`, and does nothing.",
         method: "post",
         path: "/v1/apply",
         shape: Shape::Apply,
@@ -258,8 +257,7 @@ impl Tool {
     pub async fn call(
         &self,
         mut arguments: Members,
-        router: &Router,
-        head: &Parts,
+        behind: &Behind,
     ) -> Result<Box<RawValue>, Box<RawValue>> {
         if let Some(wrong) = self.wrong(&arguments) {
             return Err(raw(&json!({"detail": wrong})));
@@ -268,17 +266,19 @@ impl Tool {
             Shape::Apply => arguments.remove("hash"),
             _ => None,
         };
-        if let Some(confirmed) = confirmed {
-            let plan = value(&send(router, head, "post", "/v1/plan", &arguments).await?);
-            if value(&confirmed) != hash_of(&arguments, &plan).as_str() {
-                return Err(raw(&json!({
-                    "detail": "what these files would do now is not what this hash was given for", "plan": plan,
-                    "hint": "propose the change again, and let a person confirm that plan",
-                })));
+        if let Some(confirmed) = &confirmed {
+            let plan = value(&send(behind, "post", "/v1/plan", &arguments).await?);
+            let hash = hash_of(&arguments, &plan);
+            if plain(confirmed) != hash {
+                return again(&plain(confirmed), &hash, plan, behind);
             }
         }
         let (path, rest) = self.place(arguments.clone());
-        let answer = send(router, head, self.method, &path, &rest).await?;
+        let answer = send(behind, self.method, &path, &rest).await?;
+        if let Some(confirmed) = &confirmed {
+            let Behind { doors, tenant, .. } = behind;
+            doors.keys.keep_applied(tenant, &plain(confirmed), doors.engine.now(), answer.get());
+        }
         if self.shape != Shape::Propose {
             return Ok(answer);
         }
@@ -312,14 +312,35 @@ impl Tool {
     }
 }
 
+/// A hash that is not that of the plan as it is now. If it was given for these very files, and they are in force, this is a
+/// repetition, which agents make when an answer was lost: nothing is left to do, and the answer is what it was.
+fn again(confirmed: &str, hash: &str, plan: Value, behind: &Behind) -> Result<Box<RawValue>, Box<RawValue>> {
+    let nothing_left = ["added", "changed", "removed"]
+        .iter()
+        .all(|part| plan[*part].as_array().is_none_or(|definitions| definitions.is_empty()));
+    if nothing_left
+        && confirmed.len() == hash.len()
+        && confirmed.get(..FILES_DIGITS) == hash.get(..FILES_DIGITS)
+    {
+        let first = behind.doors.keys.applied(&behind.tenant, confirmed);
+        let mut answer = first.and_then(|first| serde_json::from_slice(&first).ok()).unwrap_or(plan);
+        answer["duplicate"] = true.into();
+        return Ok(raw(&answer));
+    }
+    Err(raw(&json!({
+        "detail": "what these files would do now is not what this hash was given for", "plan": plan,
+        "hint": "propose the change again, and let a person confirm that plan",
+    })))
+}
+
 /// Asks a door as whoever asked this one; the answer's document, or the problem's.
 async fn send(
-    router: &Router,
-    head: &Parts,
+    behind: &Behind,
     method: &str,
     path: &str,
     arguments: &Members,
 ) -> Result<Box<RawValue>, Box<RawValue>> {
+    let Behind { router, head, .. } = behind;
     let reads = method == "get";
     let query: Vec<String> =
         arguments.iter().map(|(name, value)| format!("{name}={}", escape(&plain(value)))).collect();
@@ -373,21 +394,25 @@ fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).expect("a value is written as JSON")
 }
 
+/// How much of a hash names the files and their workspace; the rest names what they would do.
+const FILES_DIGITS: usize = 32;
+
 /// Names what would be done, by whom, with which texts and to what.
+///
+/// ```text
+///  ├── files, workspace ──┤├── what is added, changed, removed, replaced ──┤
+///   32 hexadecimal digits    32 more: after they were applied, another
+/// ```
 fn hash_of(arguments: &Members, plan: &Value) -> String {
     let argument = |name: &str| arguments.get(name).map(|given| value(given)).unwrap_or_default();
-    let (files, workspace) = (argument("files"), argument("workspace"));
-    let named: BTreeMap<&str, &Value> = [
-        ("files", &files),
-        ("workspace", &workspace),
-        ("added", &plan["added"]),
-        ("changed", &plan["changed"]),
-        ("removed", &plan["removed"]),
-        ("replaces", &plan["replaces"]),
-    ]
-    .into();
-    let hash = model::json::canonical_hash([json!(named).to_string().as_str()]);
-    model::id::hex(&hash)
+    let half = |named: Value| {
+        let hash = model::id::hex(&model::json::canonical_hash([named.to_string().as_str()]));
+        hash[..FILES_DIGITS].to_owned()
+    };
+    let files = half(json!({"files": argument("files"), "workspace": argument("workspace")}));
+    let parts = ["added", "changed", "removed", "replaces"];
+    let plan: BTreeMap<&str, &Value> = parts.iter().map(|part| (*part, &plan[*part])).collect();
+    files + &half(json!(plan))
 }
 
 fn plain(written: &RawValue) -> String {

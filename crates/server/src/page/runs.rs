@@ -12,16 +12,31 @@ use super::html::{
     word,
 };
 use super::{Frame, Shown, Visit, said};
+use crate::query::Params;
 use crate::runs as door;
 
+const RUNS: Head<'_> = Head { title: "Runs", at: "/ui/runs" };
+const FILTERS: [&str; 2] = ["automation", "status"];
+
 pub async fn runs(visit: Visit) -> Response {
-    visit.frame().around(listed(visit).await)
+    let frame = visit.frame();
+    let typed = Params::typed(visit.0.head.uri.query(), &FILTERS);
+    frame.around(listed(visit).await.or_else(|failed| Ok(failed.within(&RUNS, &form(&typed)))))
+}
+
+fn form(given: &Params) -> String {
+    let fields = field("automation", "Automation", given.text("automation").unwrap_or_default(), "")
+        + &field("status", "Status", given.text("status").unwrap_or_default(), "failed");
+    format!(
+        "<form class=\"filters\" role=\"search\">{fields}<button>Show</button> {}</form>",
+        link("/ui/runs", "All")
+    )
 }
 
 async fn listed(visit: Visit) -> Shown {
     let given = visit.0.params(&["automation", "status", "cursor"])?;
     let asked = |cursor: Option<&str>| {
-        let named = ["automation", "status"].iter().filter_map(|name| Some((*name, given.text(name)?)));
+        let named = FILTERS.iter().filter_map(|name| Some((*name, given.text(name)?)));
         let all = named.chain(cursor.map(|cursor| ("cursor", cursor)));
         all.map(|(name, value)| format!("{name}={}&", word(value))).collect::<String>()
     };
@@ -40,15 +55,12 @@ async fn listed(visit: Visit) -> Shown {
     let rows: Vec<Vec<String>> = list(&found["runs"]).iter().map(row).collect();
     let columns = ["Started", "Run", "Automation", "Status", "By", "Error"];
     let shown = table("Runs, newest first", &columns, &rows, "There is no run that fits.");
-    let fields = field("automation", "Automation", given.text("automation").unwrap_or_default(), "")
-        + &field("status", "Status", given.text("status").unwrap_or_default(), "failed");
-    let form = format!("<form class=\"filters\" role=\"search\">{fields}<button>Show</button></form>");
     let older = found["next"].as_str().map(|next| {
         let to = format!("/ui/runs?{}", asked(Some(next)).trim_end_matches('&'));
         link(&to, "Older runs")
     });
-    let body = format!("{form}{shown}<p>{}</p>", older.unwrap_or_default());
-    Ok(page(StatusCode::OK, &Head { title: "Runs", at: "/ui/runs" }, &body))
+    let body = format!("{}{shown}<p>{}</p>", form(&given), older.unwrap_or_default());
+    Ok(page(StatusCode::OK, &RUNS, &body))
 }
 
 pub async fn run(Path(id): Path<String>, visit: Visit) -> Response {

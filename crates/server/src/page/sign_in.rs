@@ -11,34 +11,30 @@ use hyper::http::request::Parts;
 use model::Problem;
 use std::sync::Arc;
 
-use super::html::text;
-use super::{COOKIE_NAME, Failed, Frame, guarded};
+use super::html::{Head, page, text};
+use super::{COOKIE_NAME, Failed, Frame};
 use crate::query::Params;
 use crate::{Doors, body, rights};
 
 /// The longest form that can hold a token.
 const FORM_MAX: usize = 4 * 1024;
 
-/// What somebody sees who has not signed in, or whose token is no longer good.
-pub fn form(why: &str, status: StatusCode) -> Response {
-    let why = text(why);
-    let page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>Sign in · Everwhen</title><link rel=\"stylesheet\" href=\"/ui/style.css\"></head>\n\
-         <body><main id=\"main\"><h1>Everwhen</h1><p role=\"status\">{why}</p>\
+/// What somebody sees who has not signed in, or whose token is no longer good, or not for this page.
+pub fn form(why: &str, status: StatusCode, frame: Frame) -> Response {
+    let body = format!(
+        "<p role=\"status\">{}</p>\
          <form method=\"post\" action=\"/ui/sign-in\"><label>Token \
          <input type=\"password\" name=\"token\" autocomplete=\"current-password\" required autofocus></label> \
-         <button>Sign in</button></form></main></body></html>\n"
+         <button>Sign in</button></form>",
+        text(why)
     );
-    let mut response = Response::new(Body::from(page));
-    *response.status_mut() = status;
-    guarded(response)
+    page(status, &Head { title: "Sign in", at: "" }, &body).framed(frame)
 }
 
 /// `GET /ui/sign-in`
 pub async fn sign_in_page() -> Response {
-    form("Sign in with a token (an owner or admin gives one out: everwhen tokens create).", StatusCode::OK)
+    let why = "Sign in with a token (an owner or admin gives one out: everwhen tokens create).";
+    form(why, StatusCode::OK, Frame::without_token())
 }
 
 /// `POST /ui/sign-in`: keeps a token that is good; what it may see, the next page finds out.
@@ -54,9 +50,15 @@ pub async fn sign_in(State(doors): State<Arc<Doors>>, request: Request) -> Respo
     match token {
         Ok(token) if is_token(token.trim()) => match is_good(token.trim(), head, &doors) {
             Ok(()) => keep(token.trim(), secure),
-            Err(problem) => form(problem.detail(), Failed::from(problem.clone()).1),
+            Err(problem) => {
+                let failed = Failed::from(problem);
+                form(&failed.words(), failed.status, Frame::without_token())
+            }
         },
-        Ok(_) => form("that is no token: it begins with \"ew_\"", StatusCode::UNPROCESSABLE_ENTITY),
+        Ok(_) => {
+            let why = "that is no token: it begins with \"ew_\"";
+            form(why, StatusCode::UNPROCESSABLE_ENTITY, Frame::without_token())
+        }
         Err(problem) => Frame::of(&doors).around(Err(Failed::from(problem))),
     }
 }

@@ -13,8 +13,12 @@ const FILTERS: [&str; 6] = ["topic", "space", "subject", "filter", "since", "unt
 const LIMIT: usize = 50;
 
 pub async fn timeline(visit: Visit) -> Response {
-    visit.frame().around(shown(visit).await)
+    let frame = visit.frame();
+    let typed = Params::typed(visit.0.head.uri.query(), &FILTERS);
+    frame.around(shown(visit).await.or_else(|failed| Ok(failed.within(&HEAD, &form(&typed)))))
 }
+
+const HEAD: Head<'_> = Head { title: "Events", at: "/" };
 
 async fn shown(visit: Visit) -> Shown {
     let given = visit.0.params(&[&FILTERS[..], &["cursor"]].concat())?;
@@ -31,7 +35,7 @@ async fn shown(visit: Visit) -> Shown {
     // What follows needs no position: a reload shows what was missed.
     let follow = if live { live_part(&given) } else { String::new() };
     let body = format!("{}{follow}{events}{}", form(&given), older.unwrap_or_default());
-    Ok(page(StatusCode::OK, &Head { title: "Events", at: "/" }, &body))
+    Ok(page(StatusCode::OK, &HEAD, &body))
 }
 
 const COLUMNS: [&str; 6] = ["Recorded", "Position", "Topic", "Subject", "Actor", "Payload"];

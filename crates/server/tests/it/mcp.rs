@@ -142,10 +142,22 @@ fn a_change_is_applied_only_with_the_hash_of_the_plan_that_it_still_is() {
     assert!(fails(&server, "apply_change", json!({"files": other, "hash": hash})).contains("plan"));
     let done = call(&server, "apply_change", json!({"files": files, "hash": hash}));
     assert_eq!(done["added"], json!(["automation greet"]));
-    assert!(
-        fails(&server, "apply_change", json!({"files": files, "hash": hash})).contains("plan"),
-        "it is done"
-    );
+    // An agent that lost the answer asks again: nothing is done, and it hears the same.
+    let again = call(&server, "apply_change", json!({"files": files, "hash": hash}));
+    assert_eq!((&again["added"], &again["duplicate"]), (&done["added"], &json!(true)), "{again}");
+    let acts = server.get("/v1/audit").ok(200)["acts"].as_array().unwrap().len();
+    call(&server, "apply_change", json!({"files": files, "hash": hash}));
+    assert_eq!(server.get("/v1/audit").ok(200)["acts"].as_array().unwrap().len(), acts, "nothing is done");
+    // In force or not: a hash of other files, or none that was given out, confirms nothing.
+    let plan = call(&server, "propose_change", json!({"files": other}));
+    assert_eq!(plan["changed"], json!(["automation greet"]));
+    for foreign in [plan["hash"].clone(), json!("0"), json!("0".repeat(64))] {
+        let said = fails(&server, "apply_change", json!({"files": files, "hash": foreign}));
+        assert!(said.contains("propose the change again"), "{said}");
+    }
+    // What was confirmed once is stale when other files are in force meanwhile.
+    call(&server, "apply_change", json!({"files": other, "hash": plan["hash"]}));
+    assert!(fails(&server, "apply_change", json!({"files": files, "hash": hash})).contains("plan"), "stale");
     assert!(
         fails(&server, "propose_change", json!({"files": {"a.yaml": "automation: 7 7"}})).contains("a.yaml")
     );

@@ -130,11 +130,35 @@ fn what_cannot_be_shown_is_said_on_a_page_and_what_is_wrong_is_no_server_error()
         ("/?cursor=xyz", 400),
         ("/?nonsense=1", 400),
         ("/ui/runs?status=nonsense", 400),
+        ("/ui/nonsense", 404),
+        ("/ui/runs/a/b/c", 404),
+        ("/ui", 404),
     ] {
         let reply = server.get(path);
+        assert_eq!(reply.headers["content-type"], "text/html; charset=utf-8", "{path}");
+        assert!(reply.text().contains("<a href=\"/ui/groups\""), "{path}: one can go on: {}", reply.text());
         let said = (reply.status, reply.text().contains("role=\"alert\""));
         assert!(said.1 && (400..500).contains(&said.0), "{path}: {said:?} {}", reply.text());
         assert!(status != 404 || said.0 == 404, "{path}: {}", said.0);
+    }
+}
+
+#[test]
+fn a_filter_that_is_wrong_stands_in_its_form_with_what_is_wrong_and_what_to_do() {
+    let server = Server::start();
+    let cases = [
+        ("/?topic=in.*&filter=payload.n%20%3E", 422, "<h1>Events</h1>", "value=\"payload.n &gt;\""),
+        ("/?topic=a..b", 422, "<h1>Events</h1>", "value=\"a..b\""),
+        ("/?since=yesterday", 400, "write it like 2026-01-31T09:30:00Z", "value=\"yesterday\""),
+        ("/?topic=a.b&nonsense=1", 400, "known parameters: topic", "value=\"a.b\""),
+        ("/ui/runs?automation=x&status=nonsense", 400, "<h1>Runs</h1>", "value=\"nonsense\""),
+    ];
+    for (path, status, words, typed) in cases {
+        let reply = server.get(path);
+        assert_eq!(reply.status, status, "{path}: {}", reply.text());
+        for part in ["role=\"search\"", "role=\"alert\"", "aria-current=\"page\"", words, typed] {
+            assert!(reply.text().contains(part), "{path}: no {part} in {}", reply.text());
+        }
     }
 }
 
@@ -183,6 +207,7 @@ fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
     let asked = server.get("/");
     assert_eq!(asked.status, 401);
     assert!(asked.text().contains("name=\"token\""), "{}", asked.text());
+    assert!(asked.text().contains("<a href=\"/ui/runs\"") && !asked.text().contains("Sign out"));
 
     let form = ["content-type: application/x-www-form-urlencoded"];
     let signed = server.send("POST", "/ui/sign-in", &form, format!("token={viewer}"));
@@ -199,7 +224,7 @@ fn a_browser_signs_in_with_a_token_and_sees_what_that_may_see() {
     for path in ["/", "/ui/runs", "/ui/groups", "/ui/events/1"] {
         let refused = server.send("GET", path, &[&blind], "");
         assert_eq!(refused.status, 403, "{path}");
-        for words in ["may not read this", "name=\"token\""] {
+        for words in ["may not read this", "name=\"token\"", "<a href=\"/ui/runs\"", "Sign out"] {
             assert!(refused.text().contains(words), "{path}: {}", refused.text());
         }
     }

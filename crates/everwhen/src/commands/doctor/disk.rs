@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
@@ -22,13 +22,45 @@ pub fn look(data: &Path) -> Vec<Check> {
         Ok(times) => {
             checks.insert(0, check("directory", Status::Ok, format!("\"{}\" is writable", data.display())));
             checks.push(sync(times));
+            let named = ["SQLITE_TMPDIR", "TMPDIR"].iter().find_map(std::env::var_os);
+            checks.push(temporary(named.map(PathBuf::from)));
         }
         Err(error) => {
-            let message = format!("\"{}\" cannot be written: {error}", data.display());
+            let uid = rustix::process::geteuid().as_raw();
+            let message = format!("\"{}\" cannot be written by uid {uid}: {error}", data.display());
             checks.insert(0, check("directory", Status::Fail, message));
         }
     }
     checks
+}
+
+/// Where SQLite puts what is too large to be sorted in memory: the first of these that takes it.
+fn temporary(named: Option<PathBuf>) -> Check {
+    let name = format!("everwhen-doctor-{}", std::process::id());
+    let takes = |place: &PathBuf| {
+        let path = place.join(&name);
+        let made = fs::File::create_new(&path).is_ok();
+        let _ = fs::remove_file(&path);
+        made
+    };
+    let usual = ["/var/tmp", "/usr/tmp", "/tmp", "."].map(PathBuf::from);
+    let uid = rustix::process::geteuid().as_raw();
+    match (named.iter().cloned().chain(usual).find(takes), named) {
+        (None, _) => {
+            let message =
+                format!("uid {uid} can write to no directory for them, so large sorts fail: set TMPDIR");
+            check("temporary", Status::Warn, message + "; in a container, --tmpfs /tmp")
+        }
+        (Some(used), Some(named)) if used != named => {
+            let (named, used) = (named.display(), used.display());
+            let message =
+                format!("uid {uid} cannot write to \"{named}\", which TMPDIR names; \"{used}\" is used");
+            check("temporary", Status::Warn, message)
+        }
+        (Some(used), _) => {
+            check("temporary", Status::Ok, format!("\"{}\" takes files of large sorts", used.display()))
+        }
+    }
 }
 
 fn lock(data: &Path) -> Check {
@@ -122,6 +154,15 @@ pub fn ledger_bytes(data: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_for_temporary_files_that_is_not_there_is_named() {
+        let well = temporary(Some(std::env::temp_dir()));
+        assert!(matches!(well.status, Status::Ok), "{}", well.message);
+        let missing = temporary(Some("/no/such/place".into()));
+        assert!(matches!(missing.status, Status::Warn), "{}", missing.message);
+        assert!(missing.message.contains("cannot write to \"/no/such/place\""), "{}", missing.message);
+    }
 
     #[test]
     fn a_disk_is_full_when_the_ledger_says_so_and_not_before() {

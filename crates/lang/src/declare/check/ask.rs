@@ -17,6 +17,9 @@ impl Checker<'_> {
         if let Some(default) = &ask.default {
             let default = Doc::of_val(default);
             self.is_an_option(&ask.options, &default);
+            if ask.approve && ask.options.is_empty() {
+                self.is_yes_or_no(&default);
+            }
             self.fills_in(ask.approve, &form, &default);
         }
         Action::Ask(definition::Ask {
@@ -46,6 +49,20 @@ impl Checker<'_> {
                 wrong.hint(format!("the options are {known}"))
             }
         });
+    }
+
+    /// As the answer to `approve` must be.
+    fn is_yes_or_no(&mut self, default: &Doc) {
+        let Some(given) = plain(default).filter(|given| !given.is_null()) else { return };
+        if approval(&given).is_none() {
+            let what = format!("the default {given} is neither yes nor no");
+            let wrong = fault(Code::DefinitionType, default.span, what);
+            self.error(
+                wrong.hint(
+                    "true or false, yes or no, approve or reject; with a form {\"approved\": false, …}",
+                ),
+            );
+        }
     }
 
     /// As an answer must fill in a form. Who rejects need not fill in anything.

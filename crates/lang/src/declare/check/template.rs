@@ -16,7 +16,7 @@ pub(super) fn has_template(doc: &Doc) -> bool {
     match &doc.kind {
         Kind::Text(text) => text.contains("{{"),
         Kind::List(items) => items.iter().any(has_template),
-        Kind::Map(pairs) => pairs.iter().any(|(_, item)| has_template(item)),
+        Kind::Map(pairs) => pairs.iter().any(|(key, item)| key.text.contains("{{") || has_template(item)),
         _ => false,
     }
 }
@@ -49,6 +49,7 @@ impl Checker<'_> {
             }
             (Kind::List(items), _) => items.iter().map(|item| self.filled(item, scope, refs)).collect(),
             (Kind::Map(pairs), _) => {
+                pairs.iter().for_each(|(key, _)| self.plain_key(key));
                 let filled = |(key, item): &(Word, Doc)| (key.text.clone(), self.filled(item, scope, refs));
                 Value::Object(pairs.iter().map(filled).collect())
             }
@@ -65,9 +66,22 @@ impl Checker<'_> {
         match &doc.kind {
             Kind::Text(text) => self.template_text(text, doc, scope, refs),
             Kind::List(items) => items.iter().for_each(|item| self.template(item, scope, refs)),
-            Kind::Map(pairs) => pairs.iter().for_each(|(_, item)| self.template(item, scope, refs)),
+            Kind::Map(pairs) => pairs.iter().for_each(|(key, item)| {
+                self.plain_key(key);
+                self.template(item, scope, refs);
+            }),
             _ => {}
         }
+    }
+
+    /// Only values are filled in: a key with a template in it would be sent as it stands.
+    fn plain_key(&mut self, key: &Word) {
+        if !key.text.contains("{{") {
+            return;
+        }
+        let what = format!("the key {:?} is not filled in: only values are templates", key.text);
+        let hint = "compute the whole map in one template, such as \"{{ {event.payload.name: 1} }}\"";
+        self.error(fault(Code::DefinitionInvalid, key.span, what).hint(hint));
     }
 
     fn template_text(&mut self, text: &str, doc: &Doc, scope: &Scope, refs: &mut Vec<String>) {
