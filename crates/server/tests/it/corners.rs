@@ -327,7 +327,12 @@ fn a_route_that_takes_nothing_refuses_what_is_said_to_it() {
         for method in ["post", "put", "patch", "delete"].into_iter().filter(bare) {
             let (filled, json) = (path.replace(['{', '}'], ""), ["content-type: application/json"]);
             let send = |body: &str| server.send(&method.to_uppercase(), &filled, &json, body);
-            let problem = send(r#"{"dry_run":true}"#).refused(400, "request.invalid");
+            let (status, code) = match path.split('/').nth(2) {
+                Some("groups") => (422, "group.invalid"),
+                Some("push") => (422, "push.invalid"),
+                _ => (400, "request.invalid"),
+            };
+            let problem = send(r#"{"dry_run":true}"#).refused(status, code);
             assert_eq!(problem["pointer"], "/dry_run", "{method} {path}");
             send("nonsense").refused(400, "json.invalid");
             looked_at += 1;
