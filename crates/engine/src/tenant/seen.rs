@@ -20,6 +20,7 @@ use model::event::Event;
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
+use super::runs::Bulk;
 use super::search::Deferred;
 use super::tasks::Taken;
 use super::{DeadLetterPage, Explained, GroupView, Tenant};
@@ -151,6 +152,11 @@ impl Seen {
         let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
         self.sight.sees_begun(run)
             && (self.sight.is_whole() || event.is_some_and(|event| self.sees_position(event)))
+    }
+
+    /// As [`Tenant::runs_in_bulk`], of those that are seen.
+    pub fn runs_in_bulk(&self, bulk: &Bulk) -> Result<Value, Problem> {
+        self.tenant.in_bulk(bulk, self)
     }
 
     /// Whether a decision, as it is told, may be seen.

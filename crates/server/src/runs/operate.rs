@@ -150,7 +150,7 @@ async fn optional(call: Call, known: &[&str]) -> Result<Map<String, Value>, Prob
 pub async fn bulk(call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
-    let tenant = call.tenant.clone();
+    let seen = call.seen();
     let mut said = object(&call.bytes(BODY_MAX).await?, &["do", "where", "dry_run"])?;
     let verb = match said.get("do").and_then(Value::as_str) {
         Some("cancel") => Verb::Cancel,
@@ -161,7 +161,7 @@ pub async fn bulk(call: Call) -> Answer {
     };
     let dry_run = flag(&mut said, "dry_run")?;
     let bulk = chosen(verb, said.get("where"), dry_run)?;
-    let told = aside::blocking(move || tenant.runs_in_bulk(&bulk)).await?;
+    let told = aside::blocking(move || seen.runs_in_bulk(&bulk)).await?;
     audit::did(told.clone());
     ok(&told)
 }

@@ -155,6 +155,12 @@ fn who_does_not_see_a_run_neither_works_on_it_nor_answers_for_it() {
         asked(&server, &editor, "POST", &format!("/v1/runs/{}/{what}", of("watch")), "")
             .refused(404, "run.not_found");
     }
+    let in_bulk = |who: &str| {
+        let said = r#"{"do":"cancel","where":{},"dry_run":true}"#;
+        asked(&server, who, "POST", "/v1/runs/bulk", said).ok(200)["matched"].as_u64().unwrap()
+    };
+    assert_eq!(in_bulk(&editor), 1, "that of `plain`");
+    assert!(in_bulk(&admin) > 1);
     let wait = format!("/v1/waits/{}.1/answer", of("helper"));
     asked(&server, &editor, "POST", &wait, r#"{"value":"yes"}"#).refused(404, "run.not_found");
     asked(&server, &admin, "POST", &wait, r#"{"value":"yes"}"#).ok(200);

@@ -8,6 +8,7 @@ use model::topic::is_house;
 use serde_json::json;
 
 use crate::automation::Automation;
+use crate::entity::Catalog;
 use crate::run::{Run, act_behind};
 use crate::state::State;
 use crate::tenant::Tenant;
@@ -16,33 +17,34 @@ impl Tenant {
     /// Automations that are handed acts by a trigger, a subscription or a wait, or called by one that is; also such as are not
     /// declared yet.
     pub fn hear_acts(&self) -> Result<BTreeSet<String>, Problem> {
-        self.with_writer(|writer| Ok(hear_acts(&writer.state)))
+        self.heard_in(&self.catalog())
+    }
+
+    /// The writer is asked for its subscriptions only: what is declared is looked through beside it.
+    fn heard_in(&self, catalog: &Catalog) -> Result<BTreeSet<String>, Problem> {
+        let subscribed = self.with_writer(|writer| Ok(subscribed(&writer.state)))?;
+        Ok(hear_acts(catalog, subscribed))
     }
 
     /// Automations that are declared and whose runs cannot go back to acts: none hands them any, nor tells them of such runs.
     pub(in crate::tenant) fn tell_no_acts(&self) -> Result<BTreeSet<String>, Problem> {
-        self.with_writer(|writer| {
-            let (all, hear) = (writer.state.catalog.automations.all(), hear_acts(&writer.state));
-            let may = |one: &Automation| {
-                hear.contains(one.name()) || !hear.is_empty() && has_pattern(one, is_of_runs)
-            };
-            Ok(all.filter(|one| !may(one)).map(|one| one.name().to_owned()).collect())
-        })
+        let catalog = self.catalog();
+        let hear = self.heard_in(&catalog)?;
+        let may =
+            |one: &Automation| hear.contains(one.name()) || !hear.is_empty() && has_pattern(one, is_of_runs);
+        Ok(catalog.automations.all().filter(|one| !may(one)).map(|one| one.name().to_owned()).collect())
     }
 
     /// Whether this trigger of this version is in force and takes no acts, nor what is told of runs that may go back to some.
     pub(in crate::tenant) fn takes_no_acts(&self, name: &str, version: &str, trigger: &str) -> bool {
-        let found = self.with_writer(|writer| {
-            let automation = writer.state.catalog.automations.named(name)?;
-            let mut triggers = automation.triggers.iter();
-            let pulled = triggers.find(|one| one.definition.id == trigger);
-            let same = automation.hash.get(..12) == Some(version);
-            Ok(pulled.filter(|_| same).is_some_and(|pulled| {
-                let mut patterns = pulled.patterns.iter().map(|pattern| pattern.as_str());
-                !patterns.any(|pattern| takes_acts(pattern) || is_of_runs(pattern))
-            }))
-        });
-        found.unwrap_or(false)
+        let catalog = self.catalog();
+        let Ok(automation) = catalog.automations.named(name) else { return false };
+        let pulled = automation.triggers.iter().find(|one| one.definition.id == trigger);
+        let same = automation.hash.get(..12) == Some(version);
+        pulled.filter(|_| same).is_some_and(|pulled| {
+            let mut patterns = pulled.patterns.iter().map(|pattern| pattern.as_str());
+            !patterns.any(|pattern| takes_acts(pattern) || is_of_runs(pattern))
+        })
     }
 }
 
@@ -57,13 +59,17 @@ pub(in crate::tenant) fn holds_act(state: &State, run: &Run) -> bool {
     act_behind(&run.occurrence.kind, &event.unwrap_or_default(), &run.input).is_some() || waited()
 }
 
-fn hear_acts(state: &State) -> BTreeSet<String> {
-    let automations = &state.catalog.automations;
+/// Automations that a subscription on acts starts.
+fn subscribed(state: &State) -> Vec<String> {
+    let subscriptions = state.runs.subscriptions.all.values().map(|subscription| &subscription.definition);
+    let on_acts = subscriptions.filter(|said| said["pattern"].as_str().is_some_and(takes_acts));
+    on_acts.filter_map(|said| said["automation"].as_str().map(str::to_owned)).collect()
+}
+
+fn hear_acts(catalog: &Catalog, subscribed: Vec<String>) -> BTreeSet<String> {
+    let automations = &catalog.automations;
     let by_itself = |one: &Automation| has_pattern(one, takes_acts) || waits_for_acts(&one.definition.steps);
     let own = automations.all().filter(|one| by_itself(one)).map(|one| one.name().to_owned());
-    let subscriptions = state.runs.subscriptions.all.values().map(|subscription| &subscription.definition);
-    let subscribed = subscriptions.filter(|said| said["pattern"].as_str().is_some_and(takes_acts));
-    let subscribed = subscribed.filter_map(|said| said["automation"].as_str().map(str::to_owned));
     let mut open: Vec<String> = own.chain(subscribed).collect();
     let mut hear = BTreeSet::new();
     while let Some(name) = open.pop() {

@@ -6,10 +6,12 @@ use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::Tenant;
+use crate::authority::Sight;
 use crate::command::{Again, Answer, Command, RunCommand};
 use crate::history::read::Wanted;
 use crate::read;
 use crate::run::{Block, Walked};
+use crate::tenant::Seen;
 use crate::tenant::publish::unexpected;
 
 /// Kinds of steps that reach outside.
@@ -122,13 +124,18 @@ impl Tenant {
 
     /// How many runs are meant, and for how many it was done.
     pub fn runs_in_bulk(&self, bulk: &Bulk) -> Result<Value, Problem> {
+        self.seen_by(&Sight::default()).runs_in_bulk(bulk)
+    }
+
+    /// Of those that are seen.
+    pub(in crate::tenant) fn in_bulk(&self, bulk: &Bulk, seen: &Seen) -> Result<Value, Problem> {
         let one: fn(&Tenant, &str) -> Result<(), Problem> = match bulk.verb {
-            Verb::Run => return self.run_refused(bulk),
+            Verb::Run => return self.run_refused(bulk, seen),
             Verb::Cancel => Tenant::cancel_run,
             Verb::Retry => |tenant, id| tenant.retry_run(id).map(drop),
             Verb::Resume => |tenant, id| tenant.resume_run(id).map(drop),
         };
-        let meant = self.meant(bulk)?;
+        let meant = self.meant(bulk, seen)?;
         let refusal = |id: &String| {
             let problem = one(self, id).err()?;
             Some(json!({"id": id, "code": problem.code().as_str()}))
@@ -138,7 +145,7 @@ impl Tenant {
 
     /// Oldest first, so that those who queue stay in their order. To be cancelled, those in a queue come first and the last of them
     /// before all: a place that becomes free must not begin a run that is meant, too.
-    fn meant(&self, bulk: &Bulk) -> Result<Vec<String>, Problem> {
+    fn meant(&self, bulk: &Bulk, seen: &Seen) -> Result<Vec<String>, Problem> {
         let by_default: &[&str] = match bulk.verb {
             Verb::Cancel => &["queued", "running", "waiting"],
             Verb::Retry | Verb::Resume | Verb::Run => &["failed"],
@@ -155,7 +162,7 @@ impl Tenant {
             let (runs, next) = self.runs(&wanted)?;
             let status = |run: &Value| run["status"].as_str().is_some_and(|is| by_default.contains(&is));
             let meant = runs.iter().filter(|run| bulk.status.is_some() || status(run));
-            for run in meant {
+            for run in meant.filter(|run| seen.sees_run(run)) {
                 let first = bulk.verb == Verb::Cancel && run["status"] == "queued";
                 let list = if first { &mut queued } else { &mut ids };
                 list.extend(run["id"].as_str().map(str::to_owned));

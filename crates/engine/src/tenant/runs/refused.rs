@@ -9,9 +9,9 @@ use crate::command::{Answer, Command, Refused, RunCommand};
 use crate::deliver::lock;
 use crate::history::read::Wanted;
 use crate::schedule;
-use crate::tenant::Tenant;
 use crate::tenant::entity::broken;
 use crate::tenant::publish::unexpected;
+use crate::tenant::{Seen, Tenant};
 
 /// Reasons of refusals that have nothing to do with what came: it may run when there is room.
 pub const REASONS: [&str; 3] = ["storm_paused", "max_runs", "budget"];
@@ -19,11 +19,12 @@ pub const REASONS: [&str; 3] = ["storm_paused", "max_runs", "budget"];
 impl Tenant {
     /// Starts them with the events they came with, oldest first. One that has started is refused no more, so that doing this
     /// again does nothing to it.
-    pub(super) fn run_refused(&self, bulk: &Bulk) -> Result<Value, Problem> {
+    pub(super) fn run_refused(&self, bulk: &Bulk, seen: &Seen) -> Result<Value, Problem> {
         check(bulk)?;
         // Between looking and starting nobody else does the same.
         let _alone = lock(&self.0.starting_refused);
-        let meant = self.refused(bulk)?;
+        let mut meant = self.refused(bulk)?;
+        meant.retain(|decision| seen.sees_decision(decision));
         let refusal = |decision: &Value| {
             let occurrence = &decision["occurrence"];
             match self.run_one_refused(decision) {
