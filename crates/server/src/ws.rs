@@ -17,7 +17,7 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgr
 use futures_util::SinkExt;
 use model::{Code, Problem};
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use crate::caller::Call;
 use crate::connection::Held;
@@ -74,19 +74,19 @@ pub async fn open(mut call: Call) -> Answer {
 /// Until either side ends it.
 async fn serve(mut socket: WebSocket, mut session: Session<Frames>) {
     let (doors, out) = (session.doors.clone(), session.out.clone());
-    // These wait through all turns: an event for a thousand clients is not the time to set a thousand timers.
+    // Both wait through all turns: an event for a thousand clients is no time to sign in at one place a thousand times.
     let (mut closing, mut over) = (std::pin::pin!(doors.closing()), std::pin::pin!(session.over()));
-    let (mut silence, mut quiet) = (0, std::pin::pin!(sleep(doors.patience.ping)));
+    let mut silence = 0;
     loop {
-        let turn = tokio::select! {
-            () = &mut closing => Turn::Closing,
-            why = &mut over => Turn::Send(Taken::Over(why)),
-            said = socket.recv() => Turn::Said(said),
-            taken = out.next() => Turn::Send(taken),
-            () = &mut quiet => Turn::Quiet,
-        };
-        quiet.as_mut().reset(Instant::now() + doors.patience.ping);
-        let sent = match turn {
+        let turn = timeout(doors.patience.ping, async {
+            tokio::select! {
+                () = &mut closing => Turn::Closing,
+                why = &mut over => Turn::Send(Taken::Over(why)),
+                said = socket.recv() => Turn::Said(said),
+                taken = out.next() => Turn::Send(taken),
+            }
+        });
+        let sent = match turn.await.unwrap_or(Turn::Quiet) {
             Turn::Closing => return farewell(&mut socket, &doors, shutdown()).await,
             Turn::Said(Some(Ok(said))) => {
                 silence = 0;

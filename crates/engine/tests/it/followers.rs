@@ -101,7 +101,7 @@ async fn everybody_gets_all_of_theirs_once_and_in_order_while_all_publish() {
         let tenant = bench.tenant.clone();
         writers.spawn(async move {
             for n in 0..ROUNDS {
-                let drafts = (0..TOPICS).map(|t| Draft::new(&format!("t{t}"), &json!([writer, n]))).collect();
+                let drafts = (0..TOPICS).map(|t| Draft::new(format!("t{t}"), &json!([writer, n]))).collect();
                 tenant.publish_all(&Caller::local(), drafts).await.unwrap();
             }
         });

@@ -221,5 +221,5 @@ fn agents_get_no_directory_out_of_a_name_with_a_typo() {
     place.run(&["init", "--data", "here"]).ok();
     let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
     let answered = place.run_with_input(&["mcp", "--data", "here"], ping).ok();
-    assert_eq!(answered.out, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+    assert_eq!(answered.lines(), [serde_json::json!({"jsonrpc": "2.0", "id": 1, "result": {}})]);
 }

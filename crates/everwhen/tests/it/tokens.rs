@@ -45,11 +45,14 @@ fn an_owner_is_made_also_when_others_were_before_and_a_token_that_is_shown_count
     assert!(server.ready["owner_token"].as_str().unwrap().starts_with("ew_owner_"));
     let publisher = made["token"].as_str().unwrap();
     // The directory can be read, and still the token is what counts.
-    place.run(&["publish", "a.b", "{}", "--space", "a", "--token", publisher]).ok();
-    let refused = place.run(&["publish", "a.b", "{}", "--token", publisher, "--json"]).exits(5);
+    place.run(&["publish", "a.b", "{}", "--token", publisher]).ok();
+    let refused =
+        place.run(&["publish", "a.b", "{}", "--space", "b", "--token", publisher, "--json"]).exits(5);
     assert_eq!(refused.error()["code"], "auth.denied");
     let listed = place.run(&["tokens", "list"]).ok().out;
     assert!(listed.contains("spaces a") && listed.contains("used 2"), "{listed}");
+    let event = place.run(&["events", "list", "--topic", "a.b", "--json"]).ok().lines().remove(0);
+    assert_eq!(event["space"], "a", "who has one space means it");
 }
 
 #[test]

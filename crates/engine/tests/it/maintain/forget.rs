@@ -340,7 +340,9 @@ async fn without_its_key_a_tenant_does_not_open_and_its_ledger_still_verifies() 
     assert_eq!(refused().code(), Code::StoreCorrupt);
     assert!(refused().to_string().contains("of a sealed space is missing"), "{}", refused());
     std::fs::write(&key, text).unwrap();
-    Engine::open(dir.path()).unwrap().main().unwrap();
+    let engine = Engine::open(dir.path()).unwrap();
+    engine.main().unwrap();
+    engine.close().await.unwrap();
 }
 
 #[tokio::test]
