@@ -14,6 +14,7 @@ use model::topic::Pattern;
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 
+use crate::decide::publish::Behind;
 use crate::draft::Draft;
 use crate::history::cancelled;
 use crate::run::{Run, act_behind, band_of, band_of_input};
@@ -185,6 +186,11 @@ impl<'a> About<'a> {
     }
 }
 
+/// What is said of a run beside this is for those only who may hear this.
+pub fn behind(draft: &Draft<'_>, run: &Run) -> Result<Behind> {
+    About::of(draft, run).map(|about| Behind { act: about.act, band: about.band })
+}
+
 /// What is absent is left out.
 fn without_nulls(map: &mut Map<String, Value>) {
     map.retain(|_, value| !value.is_null());
@@ -199,6 +205,7 @@ impl About<'_> {
             // Whoever may declare automations hears this: what an act said is not repeated here.
             if self.act.is_some() {
                 more.remove("output");
+                more.remove("triggeredBy");
                 more.get_mut("error").and_then(Value::as_object_mut).map(|error| error.remove("message"));
             }
             let names = [("automationName", self.automation), ("automation", self.automation)];

@@ -76,6 +76,8 @@ struct Feed {
     _task: Task,
     /// Of a group: its name, and how much may still be handed out.
     group: Option<(String, Arc<Credits>)>,
+    /// In the outbox.
+    number: u64,
 }
 
 impl<W: Wire> Session<W> {
@@ -161,13 +163,13 @@ impl<W: Wire> Session<W> {
         let follower = aside::blocking(move || tenant.follow(follow)).await?;
         let position = follower.position();
         let (out, wire, patience) = (self.out.clone(), self.wire.clone(), self.doors.patience.reader);
-        let name = id.clone();
+        let (name, number) = (id.clone(), out.open());
         let task = aside::task(async move {
-            let ended = tell(follower, &name, (&*out, &*wire), patience).await;
+            let ended = tell(follower, (&name, number), (&*out, &*wire), patience).await;
             let (frame, bytes) = wire.problem(&name, &ended);
-            out.push(frame, bytes);
+            out.push_of(number, frame, bytes);
         });
-        self.feeds.insert(id, Feed { _task: task, group: None });
+        self.feeds.insert(id, Feed { _task: task, group: None, number });
         Ok(position)
     }
 
@@ -187,7 +189,7 @@ impl<W: Wire> Session<W> {
             let (frame, bytes) = wire.problem(&name, &ended);
             out.push(frame, bytes);
         });
-        self.feeds.insert(id, Feed { _task: task, group: Some((group, left)) });
+        self.feeds.insert(id, Feed { _task: task, group: Some((group, left)), number: 0 });
         Ok(())
     }
 
@@ -206,12 +208,15 @@ impl<W: Wire> Session<W> {
     /// Something else that tells this client things, gone with the session.
     pub fn attach(&mut self, id: &str, task: Task) -> Result<(), Problem> {
         self.has_room(id)?;
-        self.feeds.insert(id.to_owned(), Feed { _task: task, group: None });
+        self.feeds.insert(id.to_owned(), Feed { _task: task, group: None, number: 0 });
         Ok(())
     }
 
+    /// Nothing of it is heard after this, unless it took deliveries: those are out, and are to be settled.
     pub fn unsubscribe(&mut self, id: &str) -> Result<(), Problem> {
-        self.feeds.remove(id).map(drop).ok_or_else(|| unknown(id))
+        let feed = self.feeds.remove(id).ok_or_else(|| unknown(id))?;
+        self.out.close(feed.number);
+        Ok(())
     }
 
     fn has_room(&self, id: &str) -> Result<(), Problem> {
@@ -275,7 +280,7 @@ fn unknown(id: &str) -> Problem {
 /// and does not catch up, is too slow.
 async fn tell<W: Wire>(
     mut follower: Follower,
-    id: &str,
+    (id, number): (&str, u64),
     (out, wire): (&Outbox<W::Frame>, &W),
     patience: Duration,
 ) -> Problem {
@@ -299,7 +304,7 @@ async fn tell<W: Wire>(
         }
         for event in &events {
             let (frame, bytes) = wire.event(id, event);
-            out.push(frame, bytes);
+            out.push_of(number, frame, bytes);
         }
         // Who reads what is there already lets others go on in between; who waited for it did.
         if !waits {

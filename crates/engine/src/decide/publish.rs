@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::event::{Content, Envelope, Event};
+use model::event::{Band, Content, Envelope, Event};
 use model::record::{Deferred, Record};
 use model::{Code, Problem, Timestamp};
 use serde_json::Value;
@@ -177,14 +177,22 @@ pub(super) fn admit_due(state: &State, ground: &mut Ground<'_>) -> Result<Decide
 
 /// An event the engine writes about itself.
 pub fn engine_event(topic: &str, payload: &Value, place: (u64, Timestamp), entropy: &mut Entropy) -> Entry {
-    engine_event_of(topic, payload, None, place, entropy)
+    engine_event_of(topic, payload, Behind::default(), place, entropy)
 }
 
-/// As [`engine_event`], of what goes back to an act of administration.
+/// What an event of the engine's own goes back to.
+#[derive(Default)]
+pub struct Behind {
+    /// An act of administration, in the words of `triggered_by`: who does not see that does not see the event.
+    pub act: Option<String>,
+    pub band: Band,
+}
+
+/// As [`engine_event`], of what goes back to something that not everybody sees.
 pub fn engine_event_of(
     topic: &str,
     payload: &Value,
-    act: Option<String>,
+    Behind { act, band }: Behind,
     (position, now): (u64, Timestamp),
     entropy: &mut Entropy,
 ) -> Entry {
@@ -194,6 +202,7 @@ pub fn engine_event_of(
         space: "_system".to_owned(),
         actor: "system:engine".to_owned(),
         caused_by: act,
+        band,
         ..Envelope::default()
     };
     let content = Content::new(&payload.to_string(), None);

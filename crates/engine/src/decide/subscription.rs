@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Refusal;
 use crate::command::{Answer, SubscriptionCommand};
-use crate::decide::publish::engine_event_of;
+use crate::decide::publish::{Behind, engine_event_of};
 use crate::draft::Draft;
 use crate::route;
 use crate::tenant::audit::is_act;
@@ -103,7 +103,13 @@ fn stuck(draft: &mut Draft<'_>, id: String, event: Position, payload: &Value) ->
     let place = (draft.next(), draft.now);
     let act =
         payload["event_type"].as_str().filter(|topic| is_act(topic)).map(|topic| format!("event:{topic}"));
-    let said = engine_event_of("workflow.dispatch_failed", &payload, act, place, draft.entropy);
+    let said = engine_event_of(
+        "workflow.dispatch_failed",
+        &payload,
+        Behind { act, ..Behind::default() },
+        place,
+        draft.entropy,
+    );
     draft.add(said)?;
     Ok(route::all(draft)?)
 }

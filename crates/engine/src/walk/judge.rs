@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 use super::Failure;
 use crate::automation::Automation;
-use crate::decide::publish::engine_event;
+use crate::decide::publish::engine_event_of;
 use crate::draft::Draft;
+use crate::lifecycle;
 use crate::route::start;
 use crate::run::{Block, Inside, Run, Wait, WaitKind, Walked};
 use crate::state::Result;
@@ -180,17 +181,18 @@ fn switch_off(draft: &mut Draft<'_>, name: &str, reason: &str) -> Result<()> {
     start::settle_armed(draft, name)
 }
 
-/// Everybody may read it, so it does not quote what happened in a sealed space: the run itself says that.
+/// It does not quote what happened in a sealed space or after an act of administration: the run itself says that.
 fn say(draft: &mut Draft<'_>, topic: &str, run: &Run, failure: &Failure) -> Result<()> {
     let reason = if failure.class == "budget" { "budget" } else { failure.code.as_str() };
     let mut payload = json!({"automation": run.automation, "reason": reason, "run": run.id});
     if failure.class == "budget" {
         payload["code"] = failure.code.as_str().into();
     }
-    if draft.state.seals.others(run.spaces(), "").is_empty() {
+    let behind = lifecycle::behind(draft, run)?;
+    if behind.act.is_none() && draft.state.seals.others(run.spaces(), "").is_empty() {
         payload["message"] = failure.message.as_str().into();
     }
     let place = (draft.next(), draft.now);
-    let entry = engine_event(topic, &payload, place, draft.entropy);
+    let entry = engine_event_of(topic, &payload, behind, place, draft.entropy);
     draft.add(entry).map(drop)
 }

@@ -1,6 +1,6 @@
 //! What waits to be sent to one client of a stream session: bounded, so that one that does not read costs no more than that.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,9 +20,19 @@ pub struct Outbox<F> {
 }
 
 struct State<F> {
-    frames: VecDeque<(F, usize)>,
+    frames: VecDeque<Waiting<F>>,
     bytes: usize,
+    /// Subscriptions that go on.
+    feeds: BTreeSet<u64>,
+    last_feed: u64,
     over: Option<Problem>,
+}
+
+struct Waiting<F> {
+    /// Of which subscription; 0: of none that could end before it is sent.
+    feed: u64,
+    frame: F,
+    bytes: usize,
 }
 
 /// What there is to send.
@@ -33,7 +43,8 @@ pub enum Taken<F> {
 
 impl<F> Default for Outbox<F> {
     fn default() -> Outbox<F> {
-        let state = State { frames: VecDeque::new(), bytes: 0, over: None };
+        let state =
+            State { frames: VecDeque::new(), bytes: 0, feeds: BTreeSet::new(), last_feed: 0, over: None };
         Outbox { state: Mutex::new(state), filled: Notify::new(), taken: Notify::new() }
     }
 }
@@ -45,11 +56,35 @@ impl<F> Outbox<F> {
 
     /// [`Outbox::room`] is where those wait who put much in. Once it is over nothing more is kept.
     pub fn push(&self, frame: F, bytes: usize) {
+        self.push_of(0, frame, bytes);
+    }
+
+    /// A number for a subscription, whose frames are kept until [`Outbox::close`].
+    pub fn open(&self) -> u64 {
         let mut state = self.state();
-        if state.over.is_some() {
+        state.last_feed += 1;
+        let feed = state.last_feed;
+        state.feeds.insert(feed);
+        feed
+    }
+
+    /// Nothing of that subscription is sent any more, whatever its task still does.
+    pub fn close(&self, feed: u64) {
+        let mut state = self.state();
+        if state.feeds.remove(&feed) {
+            state.frames.retain(|waiting| waiting.feed != feed);
+            state.bytes = state.frames.iter().map(|waiting| waiting.bytes).sum();
+            drop(state);
+            self.taken.notify_waiters();
+        }
+    }
+
+    pub fn push_of(&self, feed: u64, frame: F, bytes: usize) {
+        let mut state = self.state();
+        if state.over.is_some() || (feed != 0 && !state.feeds.contains(&feed)) {
             return;
         }
-        state.frames.push_back((frame, bytes));
+        state.frames.push_back(Waiting { feed, frame, bytes });
         state.bytes += bytes;
         drop(state);
         self.filled.notify_one();
@@ -98,7 +133,7 @@ impl<F> Outbox<F> {
                 if let Some(why) = state.over.clone() {
                     return Taken::Over(why);
                 }
-                if let Some((frame, bytes)) = state.frames.pop_front() {
+                if let Some(Waiting { frame, bytes, .. }) = state.frames.pop_front() {
                     state.bytes -= bytes;
                     drop(state);
                     self.taken.notify_waiters();
@@ -112,7 +147,10 @@ impl<F> Outbox<F> {
     /// What else is there to send at once.
     pub fn try_next(&self) -> Option<F> {
         let mut state = self.state();
-        let (frame, bytes) = if state.over.is_none() { state.frames.pop_front()? } else { return None };
+        if state.over.is_some() {
+            return None;
+        }
+        let Waiting { frame, bytes, .. } = state.frames.pop_front()?;
         state.bytes -= bytes;
         drop(state);
         self.taken.notify_waiters();
@@ -151,6 +189,19 @@ mod tests {
         let large = Outbox::default();
         large.push(1, 1 << 20);
         assert!(!large.has_room());
+    }
+
+    #[test]
+    fn of_a_subscription_that_is_over_nothing_is_sent() {
+        let outbox = Outbox::default();
+        let (first, second) = (outbox.open(), outbox.open());
+        outbox.push_of(first, 1, 10);
+        outbox.push_of(second, 2, 10);
+        outbox.push(3, 10);
+        outbox.close(first);
+        outbox.push_of(first, 4, 10);
+        assert_eq!(outbox.state().bytes, 20);
+        assert_eq!([outbox.try_next(), outbox.try_next(), outbox.try_next()], [Some(2), Some(3), None]);
     }
 
     #[tokio::test]

@@ -204,3 +204,39 @@ fn what_is_handed_acts_is_changed_by_who_sees_them() {
     asked(&server, &editor, "PATCH", "/v1/automations/free", patch).ok(200);
     made(LOCAL, "started", harmless).ok(201);
 }
+
+#[test]
+fn what_is_said_of_automations_does_not_repeat_what_acts_said() {
+    let server = server();
+    let [admin, viewer] = ["admin", "viewer"].map(|role| token(&server, "main", json!({"role": role})).0);
+    let files = r#"
+- automation: doomed
+  triggers: [{event: "graph.node.created.v1:everwhen:secret"}]
+  actions: [{fail: "no {{ event.subject.id }}"}]
+- automation: spy
+  triggers: [{event: automation.started}]
+  mode: parallel
+  actions: [{publish: {topic: spied.on, payload: "{{ event.payload }}"}}]
+- automation: after
+  triggers: [{event: automation.disabled}]
+  actions: [{delay: 0}]
+"#;
+    // With a concept: rows of the house are known where others are.
+    let concept = "concept thing {\n  name string\n}\n";
+    let apply = json!({"files": {"a.yaml": files, "t/c.ew": concept}}).to_string();
+    asked(&server, &admin, "POST", "/v1/apply", &apply).ok(200);
+    for n in 0..3 {
+        asked(&server, &admin, "PUT", &format!("/v1/secrets/canary-{n}"), r#"{"value":"hunter22"}"#).ok(201);
+    }
+    let events = |who: &str, topic: &str| {
+        asked(&server, who, "GET", &format!("/v1/events?topic={topic}"), "").ok(200)["events"].clone()
+    };
+    let said = events(&admin, "automation.disabled");
+    assert_eq!((said[0]["payload"]["automation"].as_str(), said[1].as_object()), (Some("doomed"), None));
+    assert!(said[0]["payload"].get("message").is_none(), "{said}");
+    assert_eq!(events(&viewer, "automation.disabled"), json!([]));
+    let runs = asked(&server, &viewer, "GET", "/v1/runs", "").ok(200);
+    assert_eq!(runs["runs"], json!([]), "nor what that began");
+    let spied = events(&viewer, "spied.on").to_string();
+    assert!(spied.contains("doomed") && !spied.contains("everwhen:secret"), "{spied}");
+}

@@ -110,10 +110,12 @@ impl Checker<'_> {
         made
     }
 
-    /// A trigger's concept by its id. Where nothing is declared at all, it may be declared elsewhere.
+    /// A trigger's concept by its id. Where nothing is declared at all, it may be declared elsewhere; rows of the house are
+    /// declared by nobody.
     pub(super) fn trigger_concept(&mut self, word: &Word) {
         let id = &word.text;
-        if id.contains('*') || self.names.concepts.contains_key(id) {
+        let of_house = id.starts_with("v1:everwhen:");
+        if id.contains('*') || of_house || self.names.concepts.contains_key(id) {
             return;
         }
         if self.names.concepts.is_empty() {
