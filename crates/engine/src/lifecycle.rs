@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::decide::publish::Behind;
 use crate::draft::Draft;
 use crate::history::cancelled;
-use crate::run::{Run, act_behind, band_of, band_of_input};
+use crate::run::{Run, act_behind, act_told, band_of, band_of_input};
 use crate::state::Result;
 
 const STARTED: &str = "automation.started";
@@ -180,7 +180,8 @@ impl<'a> About<'a> {
         let began = read.as_ref().map_or_else(|| band_of(event), |event| event.envelope.band);
         let of_batch = band_of_input(&run.occurrence.kind, &run.input);
         let band = began.max(of_batch).max(run.walk.band);
-        let act = act_behind(&run.occurrence.kind, event, &run.input);
+        let told = read.as_ref().and_then(|event| act_told(event));
+        let act = act_behind(&run.occurrence.kind, event, &run.input).or(told);
         let Run { id, automation, trigger, space, event, depth, .. } = run;
         Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band, act })
     }

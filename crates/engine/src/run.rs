@@ -78,6 +78,12 @@ pub fn act_behind(kind: &str, event: &Value, input: &Value) -> Option<String> {
     topic(event).or_else(|| batch.into_iter().flatten().find_map(topic)).or_else(told)
 }
 
+/// The act that an event of the engine's own tells of.
+pub fn act_told(event: &Event) -> Option<String> {
+    let envelope = &event.envelope;
+    envelope.caused_by.clone().filter(|text| is_engine(&envelope.topic) && names_act(text))
+}
+
 /// As [`act_behind`], of a start as it is written down.
 pub fn act_behind_start(started: &RunStarted) -> Option<String> {
     let event = match &started.synthetic {

@@ -13,7 +13,7 @@ use model::{Position, Problem, Timestamp};
 use super::{About, STARTED, ending, how_it_ended, named};
 use crate::apply::Place;
 use crate::read;
-use crate::run::{act_behind_start, band_of, band_of_input};
+use crate::run::{act_behind_start, act_told, band_of, band_of_input};
 
 /// Events and views in `from..=to`, in order of position, a chunk of the ledger; and how far that looked.
 pub fn events(
@@ -92,23 +92,24 @@ fn triggered_by(reader: &mut dyn Reader, started: &RunStarted) -> Result<String,
 }
 
 fn about<'a>(reader: &mut dyn Reader, started: &'a RunStarted) -> Result<About<'a>, Problem> {
-    let began = match &started.synthetic {
-        Some(event) => band_of(event),
-        None => band_at(reader, started.event)?,
+    let (began, told) = match &started.synthetic {
+        Some(event) => (band_of(event), None),
+        None => began_by(reader, started.event)?,
     };
     let band = began.max(band_of_input(&started.occurrence.kind, &started.input));
     let RunStarted { id, automation, trigger, space, event, depth, .. } = started;
-    let act = act_behind_start(started);
+    let act = act_behind_start(started).or(told);
     Ok(About { id, automation, trigger, space, event: *event, depth: *depth, band, act })
 }
 
-/// Of an event that is trimmed it is not known any more, and taken for the highest.
-fn band_at(reader: &mut dyn Reader, event: Position) -> Result<Band, Problem> {
+/// The band of an event, and the act that it tells of. When it is trimmed neither is known any more, and the band is taken for
+/// the highest.
+fn began_by(reader: &mut dyn Reader, event: Position) -> Result<(Band, Option<String>), Problem> {
     match event {
-        0 => Ok(Band::default()),
+        0 => Ok(Default::default()),
         _ => match read::event_at(reader, event) {
-            Ok(event) => Ok(event.map(|event| event.envelope.band).unwrap_or_default()),
-            Err(problem) if problem.code() == model::Code::EventGone => Ok(Band::Black),
+            Ok(event) => Ok(event.map(|event| (event.envelope.band, act_told(&event))).unwrap_or_default()),
+            Err(problem) if problem.code() == model::Code::EventGone => Ok((Band::Black, None)),
             Err(problem) => Err(problem),
         },
     }

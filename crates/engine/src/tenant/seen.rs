@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::Event;
+use model::topic::is_engine;
 use model::{Code, Position, Problem, Timestamp};
 use serde_json::{Value, json};
 
@@ -150,8 +151,14 @@ impl Seen {
     /// Whether a run, as it is told, may be seen.
     pub fn sees_run(&self, run: &Value) -> bool {
         let event = run["occurrence"]["position"].as_u64().filter(|_| run["occurrence"]["kind"] == "event");
-        self.sight.sees_begun(run)
-            && (self.sight.is_whole() || event.is_some_and(|event| self.sees_position(event)))
+        // What the engine said, and wrote down, may tell of an act.
+        let topic = run["triggered_by"].as_str().and_then(|by| by.strip_prefix("event:"));
+        let told = topic.is_some_and(is_engine) && !self.sight.administers();
+        let seen = || match self.sight.is_whole() {
+            true => !told || event.is_none_or(|event| self.may_see_position(event, run)),
+            false => event.is_some_and(|event| self.sees_position(event)),
+        };
+        self.sight.sees_begun(run) && seen()
     }
 
     /// As [`Tenant::runs_in_bulk`], of those that are seen.
