@@ -132,10 +132,17 @@ pub fn request_id() -> String {
 
 /// Unique among the requests of all processes: process ids come again, in a container after every start.
 pub fn fresh_id() -> String {
+    let mut id = String::with_capacity(40);
+    push_fresh_id(&mut id);
+    id
+}
+
+/// Appends what [`fresh_id`] returns.
+pub fn push_fresh_id(out: &mut String) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     static START: LazyLock<String> = LazyLock::new(start);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    ["req_", START.as_str(), "_", digits(number, &mut [0; 20])].concat()
+    ["req_", START.as_str(), "_", digits(number, &mut [0; 20])].iter().for_each(|part| out.push_str(part));
 }
 
 /// A name that no other start has.

@@ -97,7 +97,11 @@ async fn answered(router: Router, doors: Arc<Doors>, request: Request<Incoming>)
 }
 
 async fn worked(router: Router, doors: Arc<Doors>, request: Request<Incoming>) -> Response {
-    let origin = || if doors.local { origin::check(&request) } else { Ok(()) };
+    let origin = || match request.uri().path() {
+        _ if doors.is_bare() => origin::check(&request),
+        "/mcp" if doors.local => origin::check_page(&request),
+        _ => Ok(()),
+    };
     if let Err(problem) = framing::check(&request).and_then(|()| origin()) {
         return Refusal(problem).into_response();
     }

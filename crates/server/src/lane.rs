@@ -26,9 +26,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-pub use self::date::Date;
 use self::head::{Begun, Headed, Plain};
 pub use self::many::Many;
+use self::write::{Pen, Said};
 use crate::{Doors, Phase, caller, guard, origin, rights};
 
 /// Longest request that goes this way; a longer one costs so much that hyper does not matter.
@@ -92,7 +92,8 @@ pub async fn serve<S: Source>(socket: S, doors: &Arc<Doors>) -> Option<Rest<S>> 
     if doors.engine.is_told_the_time() {
         return Some((socket, Vec::new(), Waited(Duration::ZERO)));
     }
-    let (mut socket, mut read, mut answer) = (socket, Read::default(), String::new());
+    let (mut socket, mut read) = (socket, Read::default());
+    let (mut pen, mut answer) = (Pen::default(), String::new());
     let mut closing = pin!(doors.closing());
     loop {
         let patience = match head::read(&read.bytes) {
@@ -102,7 +103,8 @@ pub async fn serve<S: Source>(socket: S, doors: &Arc<Doors>) -> Option<Rest<S>> 
                 read.bytes.drain(..length);
                 read.seen = Seen::default();
                 let posts = asked.tenant.posts(&asked.caller, &asked.draft);
-                answered(asked, doors, &mut answer).await;
+                answer.clear();
+                answered(asked, doors, (&mut pen, &mut answer)).await;
                 said(&mut socket, answer.as_bytes(), doors).await?;
                 // The next is probably such a one, too.
                 if posts && read.bytes.is_empty() {
@@ -130,9 +132,11 @@ pub async fn serve<S: Source>(socket: S, doors: &Arc<Doors>) -> Option<Rest<S>> 
             break;
         }
     }
-    // Who is inside a head when the server stops has asked for nothing yet.
+    // Who is inside a head when the server stops, or when its time is over, has asked for nothing yet.
     let stops = *doors.phase.borrow() != Phase::Open;
-    if stops && matches!(head::read(&read.bytes), Begun::Partly) {
+    let late = |since| doors.engine.real().saturating_sub(since) >= doors.patience.begun;
+    let over = stops || read.seen.begun.is_some_and(late);
+    if over && matches!(head::read(&read.bytes), Begun::Partly) {
         return None;
     }
     let waited = read.seen.headed.map_or(Duration::ZERO, |at| doors.engine.real().saturating_sub(at));
@@ -160,7 +164,7 @@ fn left(patience: Duration, doors: &Doors, since: &mut Option<Duration>) -> Dura
 
 /// Whether there is nothing to object to in the head.
 fn is_heard(headed: &Headed<'_>, doors: &Doors) -> bool {
-    let foreign = doors.local && origin::is_foreign(headed.host.as_bytes());
+    let foreign = doors.is_bare() && origin::is_foreign(headed.host.as_bytes());
     !foreign && rights::may_publish(headed.authorization, doors).is_some()
 }
 
@@ -189,22 +193,19 @@ async fn asked(plain: &Plain<'_>, doors: &Arc<Doors>) -> Option<Asked> {
     let grant = rights::may_publish(plain.authorization, doors)?;
     let named = grant.as_deref().map(|grant| grant.tenant.as_str());
     let tenant = caller::tenant(named, doors).await.ok()?;
-    asked_by(grant.as_deref().map_or_else(Caller::local, caller::of_token), tenant, plain)
+    let mut caller = grant.as_deref().map_or_else(Caller::local, caller::of_token);
+    caller.trace = passed_on(plain.traceparent);
+    let draft = Draft::parse(plain.body, &tenant.limits()).ok()?;
+    Some(Asked { tenant, caller, draft })
 }
 
 /// Whether somebody else's page may have sent it.
 fn is_foreign(plain: &Plain<'_>, doors: &Doors) -> bool {
-    doors.local && origin::is_foreign(plain.host.as_bytes())
-}
-
-fn asked_by(mut caller: Caller, tenant: Tenant, plain: &Plain<'_>) -> Option<Asked> {
-    let draft = Draft::parse(plain.body, &tenant.limits()).ok()?;
-    caller.trace = passed_on(plain.traceparent);
-    Some(Asked { tenant, caller, draft })
+    doors.is_bare() && origin::is_foreign(plain.host.as_bytes())
 }
 
 /// Publishes, and writes the answer, whatever it is.
-async fn answered(asked: Asked, doors: &Doors, out: &mut String) {
+async fn answered(asked: Asked, doors: &Doors, (pen, out): (&mut Pen, &mut String)) {
     let Asked { tenant, caller, draft } = asked;
     let published = pin!(tenant.publish(&caller, draft));
     let outcome = match tokio::time::timeout(doors.patience.answer, guard::caught(published)).await {
@@ -212,5 +213,6 @@ async fn answered(asked: Asked, doors: &Doors, out: &mut String) {
         Ok(Err(panic)) => Err(guard::bug(&*panic)),
         Err(_) => Err(guard::too_long(doors.patience.answer)),
     };
-    write::answer(outcome, (&tenant, doors, doors.engine.now()), out);
+    let last = *doors.phase.borrow() != Phase::Open;
+    pen.answer(outcome, &Said { tenant: &tenant, now: doors.engine.now(), last }, out);
 }

@@ -129,7 +129,6 @@ pub async fn serve_with(
         logins: logins::Logins::default(),
         automations: ws::channel(),
         keys: Default::default(),
-        date: lane::Date::default(),
         many,
         tls,
     });
@@ -158,7 +157,6 @@ pub(crate) struct Doors {
     /// What is done to automations, for those who watch them.
     automations: ws::Automations,
     keys: idempotency::Keys,
-    date: lane::Date,
     many: lane::Many,
     tls: Option<Tls>,
 }
@@ -174,6 +172,11 @@ pub(crate) enum Phase {
 }
 
 impl Doors {
+    /// No token protects it, but only this machine can reach it.
+    fn is_bare(&self) -> bool {
+        self.local && self.no_auth
+    }
+
     /// Ready once the server is closing, however long ago that began.
     async fn closing(&self) {
         let mut phase = self.phase.clone();

@@ -9,11 +9,11 @@ use axum::response::Response;
 use engine::DEFAULT_TENANT;
 use engine::authority::Permission;
 use engine::metrics::{BUCKETS, Handled, Histogram, Metrics, Topic};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use model::{Code, Problem};
 
 use crate::problem::Answer;
-use crate::{Doors, aside, rights};
+use crate::{Doors, aside, origin, rights};
 
 mod automations;
 #[cfg(test)]
@@ -26,10 +26,13 @@ struct Lag {
     events: u64,
 }
 
-/// Open on loopback; elsewhere it needs a token of the house that may read: topics and groups of all tenants stand there.
+/// Open on loopback; elsewhere, also for who came through a proxy by a public name, it needs a token of the house that may read:
+/// topics and groups of all tenants stand there.
 pub async fn metrics(State(doors): State<Arc<Doors>>, request: Request) -> Answer {
     let (head, _) = request.into_parts();
-    if !doors.local
+    let host = head.headers.get(HOST).map(HeaderValue::as_bytes);
+    let near = doors.local && !host.is_some_and(origin::is_foreign);
+    if !near
         && let Some(grant) = rights::grant(&head, &doors)?
         && !(grant.may(Permission::Read) && grant.tenant == DEFAULT_TENANT && grant.sight.is_whole())
     {

@@ -1,12 +1,14 @@
-//! Keeps web pages away from a server that only this machine can reach: no token protects it, and a browser here
-//! would carry any page's requests to it.
+//! Keeps web pages away from a server that no token protects: only this machine can reach it, but a browser here would carry any
+//! page's requests to it.
 //!
 //! ```text
 //!   a page of evil.example posts to 127.0.0.1        its Origin is another host             403
 //!   evil.example resolves to 127.0.0.1 (rebinding)   the Host is a name of the public DNS   403
 //!   curl, the command line, a worker                 no Origin, Host is an address or localhost
 //! ```
-//! Browsers cannot be told to leave either header out. On other addresses neither says who asks.
+//! Browsers cannot be told to leave either header out. With tokens neither is asked for: a page has none, the cookie of our own is
+//! `SameSite=Strict`, and a proxy on this machine may pass on the name it is known by. Only agents' tools ask who sent a page there, too
+//! (the MCP specification wants it).
 
 use hyper::header::{HOST, HeaderValue, ORIGIN, UPGRADE};
 use hyper::{Method, Request};
@@ -19,8 +21,15 @@ pub fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     if let Some(host) = host.filter(|host| is_foreign(host)) {
         let host = String::from_utf8_lossy(host);
         return Err(Problem::new(Code::AuthDenied, format!("this server is not known as \"{host}\""))
-            .hint("ask for it by its address or as localhost; a proxy in front of it has to do the same"));
+            .hint("ask for it by its address or as localhost; behind a proxy, serve with tokens (without --no-auth)"));
     }
+    check_page(request)
+}
+
+/// Refuses what a page of another host would change.
+pub fn check_page<B>(request: &Request<B>) -> Result<(), Problem> {
+    let headers = request.headers();
+    let host = headers.get(HOST).map(HeaderValue::as_bytes);
     // A page may open a WebSocket anywhere, and what comes then is not asked again.
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
         && !headers.contains_key(UPGRADE);

@@ -119,7 +119,7 @@ impl Draft {
     }
 
     fn read(fields: Vec<Field<'_>>, limits: &Limits, exported: bool) -> Result<Draft, Problem> {
-        let mut draft = Draft::with_payload(String::new(), Payload::scanned("{}", limits));
+        let mut draft = Draft::with_payload(String::new(), Payload::empty());
         let mut has_topic = false;
         for Field { key, value } in &fields {
             let name = key.as_ref();

@@ -1,5 +1,7 @@
 //! The payload of a draft: a JSON text as it came, and whether the strict scanner has read it already.
 
+use std::borrow::Cow;
+
 use model::{Problem, json};
 use serde_json::value::RawValue;
 
@@ -8,15 +10,20 @@ use crate::settings::Limits;
 
 #[derive(Clone, Debug)]
 pub struct Payload {
-    text: Box<str>,
+    text: Cow<'static, str>,
     /// So many levels the scanner let it have; `None`: it has not looked.
     levels: Option<usize>,
 }
 
 impl Payload {
     /// A part of a text that the scanner has read, with these limits for the event around it.
-    pub(super) fn scanned(text: impl Into<Box<str>>, limits: &Limits) -> Payload {
-        Payload { text: text.into(), levels: Some(levels(limits)) }
+    pub(super) fn scanned(text: &str, limits: &Limits) -> Payload {
+        Payload { text: text.to_owned().into(), levels: Some(levels(limits)) }
+    }
+
+    /// Of an event that says nothing but its topic.
+    pub(super) fn empty() -> Payload {
+        Payload { text: "{}".into(), levels: Some(1) }
     }
 
     pub fn get(&self) -> &str {
@@ -46,7 +53,7 @@ fn levels(limits: &Limits) -> usize {
 /// Known to be JSON, but not to be as strict as the ledger is: it may have a key twice, or too many levels.
 impl From<Box<RawValue>> for Payload {
     fn from(value: Box<RawValue>) -> Payload {
-        Payload { text: value.into(), levels: None }
+        Payload { text: String::from(Box::<str>::from(value)).into(), levels: None }
     }
 }
 

@@ -68,9 +68,12 @@ pub fn run_http(dir: &Path, load: Load, auth: bool) -> Result<Value, Problem> {
 fn beside_raw(dir: &Path, ours: Rate, sizes: &[usize]) -> Result<Map<String, Value>, Problem> {
     let (growing, filled) = replay(dir, sizes, ours.events).map_err(failed)?;
     let ratio = |ours: f64, raw: f64| json!(round(ours / raw.max(1e-9), 3));
-    let p50 = |rate: &Rate| rate.latencies.percentile_us(50.0) as f64;
+    let latency = |percentile| {
+        let of = |rate: &Rate| rate.latencies.percentile_us(percentile) as f64;
+        ratio(of(&ours), of(&growing))
+    };
     let ratios = json!({
-        "events_per_s": ratio(ours.per_second(), growing.per_second()), "p50": ratio(p50(&ours), p50(&growing)),
+        "events_per_s": ratio(ours.per_second(), growing.per_second()), "p50": latency(50.0), "p95": latency(95.0),
     });
     let mut result = Rate { fsyncs: sizes.len() as u64, ..ours }.to_json();
     result.insert("bytes_written".into(), json!(sizes.iter().sum::<usize>()));

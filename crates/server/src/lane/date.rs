@@ -1,7 +1,5 @@
 //! The `date` of an answer, written once a second.
 
-use std::sync::{Mutex, PoisonError};
-
 use model::Timestamp;
 use model::time::date_of;
 
@@ -11,16 +9,18 @@ const MONTHS: [&str; 12] =
 
 /// The second that was written last, and how it reads.
 #[derive(Default)]
-pub struct Date(Mutex<(i64, String)>);
+pub struct Date {
+    second: i64,
+    text: String,
+}
 
 impl Date {
-    pub fn write(&self, now: Timestamp, out: &mut String) {
+    pub fn write(&mut self, now: Timestamp, out: &mut String) {
         let second = now.millis().div_euclid(1_000);
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.0 != second || last.1.is_empty() {
-            *last = (second, text(second));
+        if self.second != second || self.text.is_empty() {
+            *self = Date { second, text: text(second) };
         }
-        out.push_str(&last.1);
+        out.push_str(&self.text);
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn the_next_second_reads_otherwise() {
-        let (date, mut out) = (Date::default(), String::new());
+        let (mut date, mut out) = (Date::default(), String::new());
         for at in [0, 999, 1_000] {
             date.write(Timestamp::from_millis(at), &mut out);
         }

@@ -7,10 +7,13 @@
 //! switches between threads for both. A connection comes here when its first publish has been answered, and goes back to its task
 //! with the first request that is not plain, or that has to wait for something.
 //!
+//! Each of these is done for all before the next is begun: a loop over one thing finds its code in the cache, the kernel's, too.
+//!
 //! **Invariant:** nothing blocks here but a commit, and that only when nobody else waits, or all who do wait for it.
 
 mod guest;
 mod lone;
+mod pile;
 mod round;
 mod shown;
 
@@ -90,7 +93,7 @@ impl Many {
         let socket = TcpStream::from_std(socket).ok()?;
         // The runtime knows nothing of it yet, and its first write would have to wait. hyper, with the next request in its buffer
         // already, does not look at that again after such a wait.
-        if more {
+        if more || !read.bytes.is_empty() {
             let _ = tokio::time::timeout(doors.patience.begun, socket.writable()).await;
         }
         Some((socket, read, more))

@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use engine::Engine;
 use engine::clock::ToldClock;
@@ -17,6 +20,36 @@ use crate::client::{Client, Reply};
 
 /// Threads that run the server's tasks.
 const WORKERS: usize = 2;
+
+/// A commit that is held until this is dropped.
+pub struct Hold {
+    held: mpsc::Receiver<()>,
+    _release: mpsc::Sender<()>,
+    _leave: mpsc::Sender<()>,
+}
+
+impl Hold {
+    /// Ready once somebody is held.
+    pub fn begun(&self) {
+        self.held.recv().unwrap();
+    }
+
+    /// Holds on for so long.
+    pub fn last(&self, time: Duration) {
+        assert!(self.held.recv_timeout(time).is_err(), "there is one to be held");
+    }
+}
+
+/// Says that it was called, and comes back when it may.
+struct Holds(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
+
+impl Wake for Holds {
+    fn wake(self: Arc<Self>) {
+        let ends = self.0.lock().unwrap();
+        ends.0.send(()).unwrap();
+        let _ = ends.1.recv();
+    }
+}
 
 /// A directory that goes away with the test.
 pub struct TempDir(pub PathBuf);
@@ -184,6 +217,36 @@ impl Server {
             release
         };
         (0..WORKERS).map(|_| hold()).collect()
+    }
+
+    /// Whoever commits next in `main` is held in it: it calls one who does not let it go.
+    pub fn hold_next_commit(&self) -> Hold {
+        let ((release, released), (hold, held)) = (mpsc::channel(), mpsc::channel());
+        let ((leave, left), (sit, sits)) = (mpsc::channel::<()>(), mpsc::channel());
+        let tenant = self.engine.main().unwrap();
+        std::thread::spawn(move || {
+            let mut follower = tenant.follow(engine::Follow::default()).unwrap();
+            let mut called = pin!(follower.next(1));
+            let waker = Waker::from(Arc::new(Holds(Mutex::new((hold, released)))));
+            assert!(called.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            sit.send(()).unwrap();
+            let _ = left.recv();
+        });
+        sits.recv().unwrap();
+        Hold { held, _release: release, _leave: leave }
+    }
+
+    /// The writer of `main` comes to nothing more until this is dropped.
+    pub fn hold_writer(&self) -> Hold {
+        let hold = self.hold_next_commit();
+        let (engine, runtime) = (self.engine.clone(), self.runtime.handle().clone());
+        std::thread::spawn(move || {
+            let draft = engine::Draft::new("held.writer", &());
+            let tenant = engine.main().unwrap();
+            runtime.block_on(tenant.publish(&engine::Caller::local(), draft)).unwrap();
+        });
+        hold.begun();
+        hold
     }
 
     /// Tells the server to stop, without waiting for it.

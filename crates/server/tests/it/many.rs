@@ -252,6 +252,55 @@ fn who_says_nothing_more_is_let_go() {
     assert_eq!(client.reader.read(&mut [0]).unwrap(), 0);
 }
 
+/// Nothing else happens on the thread that could send it along.
+#[test]
+fn who_waits_too_long_for_the_writer_is_told_in_time_and_may_ask_again() {
+    let patience = Patience { answer: Duration::from_millis(100), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let mut client = guest(&server);
+    let held = server.hold_writer();
+    client.write(&request(r#"{"topic":"a.b"}"#));
+    client.reply().refused(503, "request.timeout");
+    drop(held);
+    // What the writer says to the first meanwhile is not taken for an answer to this.
+    let position = publish(&mut client, r#"{"topic":"a.c"}"#)["position"].clone();
+    assert_eq!(server.get(&format!("/v1/events/{position}")).ok(200)["topic"], "a.c");
+}
+
+/// The disk stands still in a commit of the thread's own, and meanwhile the time is over in which others may begin a request.
+#[test]
+fn who_asked_in_time_is_answered_though_a_commit_took_long() {
+    let patience = Patience { head: Duration::from_millis(200), ..Patience::default() };
+    let server = Server::start_with(patience, None);
+    let mut first = guest(&server);
+    let mut others: Vec<Client> = (0..8).map(|_| guest(&server)).collect();
+    let held = server.hold_next_commit();
+    first.write(&request(r#"{"topic":"a.b"}"#));
+    held.begun();
+    others.iter_mut().for_each(|other| other.write(&request(r#"{"topic":"a.b"}"#)));
+    held.last(patience.head * 2);
+    drop(held);
+    first.reply().ok(201);
+    others.iter_mut().for_each(|other| drop(other.reply().ok(201)));
+}
+
+/// hyper gets its connection with everything that came before the end, and answers one after the other.
+#[test]
+fn who_has_said_all_hears_each_answer_whole() {
+    let server = Server::start();
+    let ask = request(r#"{"topic":"a.b"}"#);
+    let unknown =
+        b"POST /v1/ev HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n{}";
+    for _ in 0..20 {
+        let mut client = guest(&server);
+        client.write(&[&ask[..], unknown, b"junk\r\n\r\n"].concat());
+        client.reader.get_ref().shutdown(Shutdown::Write).unwrap();
+        client.reply().ok(201);
+        client.reply().refused(404, "not_found");
+        assert_eq!(client.reply().status, 400);
+    }
+}
+
 /// Its answers fill what lies between the two, and then nothing more is read from it.
 #[test]
 fn who_does_not_read_is_let_go_and_holds_up_nobody() {

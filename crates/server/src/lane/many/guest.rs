@@ -39,6 +39,10 @@ pub struct Guest {
 pub enum Doing {
     /// Waits for a request, or for the rest of one.
     Reads,
+    /// What was read of it is about to be looked at.
+    Read,
+    /// Its answer is about to be sent.
+    Told,
     /// Its publish is with the writer.
     Asks(Post),
     /// This much of its answer has not been taken.
@@ -48,6 +52,7 @@ pub enum Doing {
 }
 
 /// Where to find what was read.
+#[derive(Clone, Copy)]
 pub enum Came {
     /// All there is lies in the scratch, so much of it.
     Whole(usize),

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::authority::Grant;
+use engine::telemetry::passed_on;
 use engine::tray::{Laid, Tray};
-use engine::{Caller, Outcome, Post, Posted, Tenant};
+use engine::{Caller, Draft, Outcome, Post, Posted, Tenant};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use model::{Code, Problem, Timestamp};
@@ -15,15 +15,19 @@ use tokio::sync::watch;
 
 use super::guest::{Came, Doing, Guest};
 use super::lone::Lone;
-use super::shown::Shown;
+use super::pile::{Incoming, Outgoing};
+use super::shown::{Shown, Who};
 use super::{BELL, Entrance};
 use crate::lane::head::{self, Begun, Plain};
-use crate::lane::{Asked, BYTES_MAX, LAST_WORD, Read, Seen, asked_by, is_foreign, patience, write};
+use crate::lane::write::{Pen, Said};
+use crate::lane::{BYTES_MAX, LAST_WORD, Read, Seen, is_foreign, patience};
 use crate::{Doors, Phase, caller, guard, rights};
 
 /// Heard of in one round.
 const EVENTS_MAX: usize = 1_024;
-const SCRATCH_BYTES: usize = 16 * 1_024;
+/// So many rounds in a row may be too full to hear everybody before it is looked who is late all the same: all who have something to
+/// say have had their turn by then.
+const FULL_ROUNDS_MAX: u32 = 64;
 /// How often in one round those are answered who have sent several requests at once.
 const TURNS_MAX: usize = 4;
 /// How long at most is read on before a commit, while more comes. Less than a sync takes, and nobody is waited for.
@@ -51,13 +55,18 @@ pub struct Thread {
     /// Batches are committed on this thread, too.
     commits: bool,
     lone: Lone,
+    /// How many rounds in a row were as full as one can be.
+    full_rounds: u32,
     /// When to look who has taken too long.
     look_at: Duration,
     now: Duration,
     /// The same moment by the clock.
     at: Timestamp,
-    scratch: Vec<u8>,
-    answer: String,
+    /// The server goes on after this round.
+    open: bool,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    pen: Pen,
     laid: Vec<Laid>,
     /// Changes when a token may have lost its effect; how often it did.
     revoked: watch::Receiver<()>,
@@ -106,11 +115,14 @@ impl Thread {
             sent: 0,
             commits,
             lone: Lone::default(),
+            full_rounds: 0,
             look_at: Duration::MAX,
             now: Duration::ZERO,
             at: Timestamp::EPOCH,
-            scratch: vec![0; SCRATCH_BYTES],
-            answer: String::new(),
+            open: true,
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            pen: Pen::default(),
             laid: Vec::new(),
             revoked,
             revocations: 0,
@@ -130,13 +142,17 @@ impl Thread {
                 return;
             }
             self.tray.come_back();
-            (self.now, self.at) = (self.doors.engine.real(), self.doors.engine.now());
+            self.look_up();
+            // Who is late is judged by this moment: what came during a commit of this round has not been read yet.
+            let heard_at = self.now;
+            let full = events.iter().count() >= EVENTS_MAX;
+            self.full_rounds = if full { self.full_rounds.saturating_add(1) } else { 0 };
             self.hear(&events);
             self.let_in();
             self.gather(&mut events);
             self.answer_all();
-            if self.now >= self.look_at {
-                self.look();
+            if self.has_heard_all() && heard_at >= self.look_at {
+                self.look(heard_at);
             }
             if self.is_over() {
                 return;
@@ -150,6 +166,17 @@ impl Thread {
             return Some(Duration::ZERO);
         }
         (self.look_at != Duration::MAX).then(|| self.look_at.saturating_sub(self.doors.engine.real()))
+    }
+
+    /// Whether nobody is called late who has asked already: a round that is full may have left some out.
+    fn has_heard_all(&self) -> bool {
+        self.full_rounds == 0 || self.full_rounds > FULL_ROUNDS_MAX
+    }
+
+    /// What time it is, and whether the server goes on: asked once for all that is done after.
+    fn look_up(&mut self) {
+        (self.now, self.at) = (self.doors.engine.real(), self.doors.engine.now());
+        self.open = *self.doors.phase.borrow() == Phase::Open;
     }
 
     fn is_over(&mut self) -> bool {
@@ -184,25 +211,40 @@ impl Thread {
                 self.guests.push(None);
             }
             self.guests[number] = Some(guest);
+            self.wait_for(number, self.doors.patience.head);
             match known {
-                Ok(()) => self.serve(number),
+                Ok(()) => self.again.push(number),
                 Err(_) => self.go(number, true),
             }
         }
     }
 
     fn hear(&mut self, events: &Events) {
+        let mut incoming = mem::take(&mut self.incoming);
         for event in events.iter().filter(|event| event.token() != BELL) {
             let Token(number) = event.token();
-            self.heard(number, event);
+            if self.heard(number, event) {
+                self.read(number, &mut incoming);
+            }
         }
+        self.serve(&mut incoming);
+        self.incoming = incoming;
+    }
+
+    /// As [`Thread::hear`], of those who may have more to ask.
+    fn hear_again(&mut self) {
+        let (mut incoming, again) = (mem::take(&mut self.incoming), mem::take(&mut self.again));
+        again.into_iter().for_each(|number| self.read(number, &mut incoming));
+        self.serve(&mut incoming);
+        self.incoming = incoming;
     }
 
     /// Reads on as long as something comes, before a commit here: what is committed together costs one sync, and while it lasts
     /// nobody reads.
     fn gather(&mut self, events: &mut Events) {
         let until = self.now + GATHER_MAX;
-        while self.commits_here() && self.doors.engine.real() < until {
+        let all = self.guests.len() - self.free.len();
+        while self.commits_here() && self.asked < all && self.doors.engine.real() < until {
             let heard = self.poll.poll(events, Some(Duration::ZERO));
             if heard.is_err() || events.is_empty() {
                 return;
@@ -211,34 +253,46 @@ impl Thread {
         }
     }
 
-    fn heard(&mut self, number: usize, event: &Event) {
-        let Some(guest) = self.guests.get_mut(number).and_then(Option::as_mut) else { return };
+    /// True: there may be something to be read of them.
+    fn heard(&mut self, number: usize, event: &Event) -> bool {
+        let Some(guest) = self.guests.get_mut(number).and_then(Option::as_mut) else { return false };
         guest.ends |= event.is_read_closed() || event.is_error();
         guest.readable |= event.is_readable() || guest.ends;
         if event.is_writable()
             && let Doing::Hears(rest) = &mut guest.doing
         {
             let rest = mem::take(rest);
-            return self.say(number, &rest);
+            self.say(number, &rest);
+            return false;
         }
-        if guest.readable {
-            self.serve(number);
-        }
+        guest.readable
     }
 
-    /// Takes the next request of one who is waited for, as far as it is there.
-    fn serve(&mut self, number: usize) {
-        let mut scratch = mem::take(&mut self.scratch);
-        if let Some(step) = self.next(number, &mut scratch) {
-            self.follow(number, step);
+    /// Reads what is there of one who is waited for; it is looked at in [`Thread::serve`].
+    fn read(&mut self, number: usize, incoming: &mut Incoming) {
+        if incoming.is_full() {
+            self.serve(incoming);
         }
-        self.scratch = scratch;
+        let guest = self.guests[number].as_mut().filter(|guest| matches!(guest.doing, Doing::Reads));
+        let Some(guest) = guest else { return };
+        guest.doing = Doing::Read;
+        let came = if guest.readable { guest.fill(incoming.room(), BYTES_MAX) } else { Came::More };
+        incoming.put(number, came);
     }
 
-    /// `None`: there is nobody, or they are busy.
-    fn next(&mut self, number: usize, scratch: &mut [u8]) -> Option<Step> {
-        let guest = self.guests[number].as_mut().filter(|guest| matches!(guest.doing, Doing::Reads))?;
-        let came = if guest.readable { guest.fill(scratch, BYTES_MAX) } else { Came::More };
+    /// Takes the next request of each who was read, as far as it is there.
+    fn serve(&mut self, incoming: &mut Incoming) {
+        for (number, came, bytes) in incoming.each() {
+            if let Some(step) = self.next(number, came, bytes) {
+                self.follow(number, step);
+            }
+        }
+        incoming.clear();
+    }
+
+    fn next(&mut self, number: usize, came: Came, bytes: &[u8]) -> Option<Step> {
+        let guest = self.guests[number].as_mut()?;
+        guest.doing = Doing::Reads;
         let mut read = mem::take(&mut guest.read);
         self.serial = self.serial.wrapping_add(1);
         guest.ticket = ticket(self.serial, number);
@@ -247,8 +301,8 @@ impl Thread {
             Came::End => (Step::Back(false), read.bytes),
             // What comes whole is not even copied, and who waits for long takes no memory.
             Came::Whole(length) => {
-                let step = self.step(&scratch[..length], &mut read.seen, ticket);
-                let rest = scratch[step.taken()..length].to_vec();
+                let step = self.step(&bytes[..length], &mut read.seen, ticket);
+                let rest = bytes[step.taken()..length].to_vec();
                 (step, rest)
             }
             Came::More => {
@@ -289,10 +343,12 @@ impl Thread {
         let Begun::Plain(plain) = begun else {
             return patience(&begun, seen, bytes.len(), &self.doors).map_or(Step::Back(true), Step::Wait);
         };
-        let Some(Asked { tenant, caller, draft }) = self.asked(number_of(ticket), &plain) else {
-            return Step::Back(true);
-        };
-        match catch_unwind(AssertUnwindSafe(|| tenant.post(&caller, draft, (&self.tray, ticket)))) {
+        let Some((who, tenant)) = self.who(number_of(ticket), &plain) else { return Step::Back(true) };
+        let Ok(draft) = Draft::parse(plain.body, &tenant.limits()) else { return Step::Back(true) };
+        let posted =
+            catch_unwind(AssertUnwindSafe(|| tenant.post(who.caller(), draft, (&self.tray, ticket))));
+        self.remember(number_of(ticket), who);
+        match posted {
             Ok(Posted::Queued(post)) => {
                 self.note(tenant);
                 Step::Posted(plain.length, post)
@@ -311,33 +367,31 @@ impl Thread {
         }
     }
 
-    /// As [`crate::lane::asked`], of a tenant that is open; one who shows the same token again is known.
-    fn asked(&mut self, number: usize, plain: &Plain<'_>) -> Option<Asked> {
+    /// As in [`crate::lane::asked`], of a tenant that is open; one who shows the same token again is known.
+    fn who(&mut self, number: usize, plain: &Plain<'_>) -> Option<(Who, Tenant)> {
         if is_foreign(plain, &self.doors) {
             return None;
         }
-        let Some(authorization) = plain.authorization else {
-            return self.asked_as(Caller::local(), rights::may_publish(None, &self.doors)?.as_deref(), plain);
-        };
         let now = (self.now, self.changes());
-        let guest = self.guests[number].as_mut()?;
-        let known = guest.shown.take().filter(|shown| shown.holds(authorization, now, self.at));
-        let shown = match known {
-            Some(known) => known,
-            None => match rights::may_publish(Some(authorization), &self.doors)? {
-                Some(grant) => Box::new(Shown::new(authorization, grant, now.0, now.1)),
+        let shown = self.guests[number].as_mut()?.shown.take();
+        let holds = |shown: &Shown| shown.holds(plain.authorization.unwrap_or_default(), now, self.at);
+        let mut who = match shown.filter(|shown| holds(shown)) {
+            Some(shown) => Who::Shown(shown),
+            None => match (plain.authorization, rights::may_publish(plain.authorization, &self.doors)?) {
+                (Some(shown), Some(grant)) => Who::Shown(Box::new(Shown::new(shown, grant, now.0, now.1))),
                 // Nobody is asked, or it is the token of who holds the directory.
-                None => return self.asked_as(Caller::local(), None, plain),
+                _ => Who::Local(Caller::local()),
             },
         };
-        let asked = self.asked_as(shown.caller.clone(), Some(&shown.grant), plain);
-        self.guests[number].as_mut()?.shown = Some(shown);
-        asked
+        let tenant = caller::tenant_now(who.tenant(), &self.doors)?;
+        who.set_trace(passed_on(plain.traceparent));
+        Some((who, tenant))
     }
 
-    fn asked_as(&self, caller: Caller, grant: Option<&Grant>, plain: &Plain<'_>) -> Option<Asked> {
-        let tenant = caller::tenant_now(grant.map(|grant| grant.tenant.as_str()), &self.doors)?;
-        asked_by(caller, tenant, plain)
+    fn remember(&mut self, number: usize, who: Who) {
+        if let (Who::Shown(shown), Some(guest)) = (who, self.guests[number].as_mut()) {
+            guest.shown = Some(shown);
+        }
     }
 
     /// How often any token has lost its effect since this thread began.
@@ -352,13 +406,15 @@ impl Thread {
     /// What was posted goes to its writers, and what they have answered to those who asked; they may have more to ask.
     fn answer_all(&mut self) {
         for _ in 0..TURNS_MAX {
-            mem::take(&mut self.again).into_iter().for_each(|number| self.serve(number));
+            self.hear_again();
+            self.say_all();
             self.send();
             let mut laid = mem::take(&mut self.laid);
             self.tray.take(&mut laid);
             let over = laid.is_empty() && self.again.is_empty();
             laid.drain(..).for_each(|laid| self.answered(laid));
             self.laid = laid;
+            self.say_all();
             if over {
                 return;
             }
@@ -378,7 +434,7 @@ impl Thread {
         }
         self.sent = self.asked;
         if here {
-            self.now = self.doors.engine.real();
+            self.look_up();
         }
     }
 
@@ -401,35 +457,52 @@ impl Thread {
         }
     }
 
+    /// Its answer goes out with those of others, in [`Thread::say_all`].
     fn tell(&mut self, number: usize, tenant: &Tenant, outcome: Result<Outcome, Problem>) {
         let held = matches!(&outcome, Err(problem) if problem.code() == Code::QuotaExceeded);
-        let mut answer = mem::take(&mut self.answer);
-        write::answer(outcome, (tenant, &self.doors, self.at), &mut answer);
-        match held && !self.closing {
-            true => self.hold(number, answer.as_bytes()),
-            false => self.say(number, answer.as_bytes()),
+        let said = Said { tenant, now: self.at, last: !self.open };
+        let (pen, outgoing) = (&mut self.pen, &mut self.outgoing);
+        if held && !self.closing {
+            let mut answer = String::new();
+            pen.answer(outcome, &said, &mut answer);
+            return self.hold(number, answer.into_bytes());
         }
-        self.answer = answer;
+        outgoing.write(number, |out| pen.answer(outcome, &said, out));
+        if let Some(guest) = self.guests[number].as_mut() {
+            guest.doing = Doing::Told;
+        }
     }
 
-    fn hold(&mut self, number: usize, answer: &[u8]) {
+    /// Sends what was written for each.
+    fn say_all(&mut self) {
+        let mut outgoing = mem::take(&mut self.outgoing);
+        outgoing.each().for_each(|(number, answer)| self.say(number, answer));
+        outgoing.clear();
+        self.outgoing = outgoing;
+    }
+
+    fn hold(&mut self, number: usize, answer: Vec<u8>) {
         if let Some(guest) = self.guests[number].as_mut() {
-            guest.doing = Doing::Held(answer.to_vec());
+            guest.doing = Doing::Held(answer);
         }
         self.wait_for(number, HELD_FOR);
     }
 
     /// Writes, and goes on with what came after the request.
     fn say(&mut self, number: usize, answer: &[u8]) {
-        let open = *self.doors.phase.borrow() == Phase::Open;
+        let open = self.open;
         let Some(guest) = self.guests[number].as_mut() else { return };
         if !guest.say(answer) {
             return self.forget(number);
         }
         match guest.doing {
             Doing::Reads if !open => self.forget(number),
-            Doing::Reads if guest.readable || !guest.read.bytes.is_empty() => self.again.push(number),
-            Doing::Reads => self.wait_for(number, self.doors.patience.head),
+            Doing::Reads => {
+                if guest.readable || !guest.read.bytes.is_empty() {
+                    self.again.push(number);
+                }
+                self.wait_for(number, self.doors.patience.head);
+            }
             _ => self.wait_for(number, if open { self.doors.patience.answer } else { LAST_WORD }),
         }
     }
@@ -441,17 +514,17 @@ impl Thread {
         }
     }
 
-    /// Looks for those who have taken too long, and when to look again.
-    fn look(&mut self) {
+    /// Looks for those who had taken too long by then, and when to look again.
+    fn look(&mut self, then: Duration) {
         self.look_at = Duration::MAX;
         for number in 0..self.guests.len() {
             let Some(guest) = self.guests[number].as_mut() else { continue };
-            if guest.due > self.now {
+            if guest.due > then {
                 self.look_at = self.look_at.min(guest.due);
                 continue;
             }
             match mem::replace(&mut guest.doing, Doing::Reads) {
-                Doing::Reads => self.go(number, false),
+                Doing::Reads | Doing::Read | Doing::Told => self.go(number, false),
                 Doing::Hears(_) => self.forget(number),
                 Doing::Held(answer) => self.say(number, &answer),
                 Doing::Asks(post) => {
@@ -462,6 +535,7 @@ impl Thread {
                 }
             }
         }
+        self.say_all();
     }
 
     fn go(&mut self, number: usize, more: bool) {

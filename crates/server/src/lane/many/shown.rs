@@ -15,11 +15,42 @@ const FRESH: Duration = Duration::from_secs(1);
 /// A token that was shown and is good.
 pub struct Shown {
     authorization: String,
-    pub grant: Arc<Grant>,
-    pub caller: Caller,
+    grant: Arc<Grant>,
+    caller: Caller,
     until: Duration,
     /// How often tokens had lost their effect by then, any of them.
     changes: u64,
+}
+
+/// On whose behalf a request publishes.
+pub enum Who {
+    Local(Caller),
+    Shown(Box<Shown>),
+}
+
+impl Who {
+    pub fn caller(&self) -> &Caller {
+        match self {
+            Who::Local(caller) => caller,
+            Who::Shown(shown) => &shown.caller,
+        }
+    }
+
+    /// Where, if the token says so.
+    pub fn tenant(&self) -> Option<&str> {
+        match self {
+            Who::Local(_) => None,
+            Who::Shown(shown) => Some(&shown.grant.tenant),
+        }
+    }
+
+    /// Of this one request.
+    pub fn set_trace(&mut self, trace: Option<String>) {
+        match self {
+            Who::Local(caller) => caller.trace = trace,
+            Who::Shown(shown) => shown.caller.trace = trace,
+        }
+    }
 }
 
 impl Shown {
