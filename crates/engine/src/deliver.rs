@@ -20,8 +20,8 @@ use model::topic::trie::Trie;
 use model::{Position, Problem};
 use tokio::sync::Notify;
 
-pub use dispatcher::Delivery;
 use dispatcher::Dispatcher;
+pub use dispatcher::{Delivery, Most};
 use matcher::Matcher;
 pub use token::Token;
 

@@ -64,9 +64,9 @@ pub mod pool;
 pub use admit::{Caller, Draft, Layer};
 pub use command::{Outcome, Plan, Receipt};
 pub use declared::DETACHED;
-pub use deliver::Delivery;
 pub use deliver::follow::{Follow, Follower};
 pub use deliver::push::{Ack, Handling, Nack, Subscription};
+pub use deliver::{Delivery, Most};
 pub use engine::{DEFAULT_TENANT, Engine, Health, Options, check_name as check_tenant_name, no_tenant};
 pub use settings::{Limits, Settings};
 pub use tenant::{

@@ -16,6 +16,8 @@ use crate::publish::json;
 
 const CLOUDEVENTS: &str = "application/cloudevents+json";
 const CLOUDEVENTS_BATCH: &str = "application/cloudevents-batch+json";
+/// Events on one page, whatever `limit` says; one event is there, however large.
+const PAGE_BYTES_MAX: usize = 8 << 20;
 /// The cursor of the next page of a batch.
 const NEXT: HeaderName = HeaderName::from_static("everwhen-next");
 
@@ -36,6 +38,7 @@ pub async fn find(call: Call) -> Answer {
         filter: params.filter("filter")?,
         descending: params.is_second("order", ["asc", "desc"])?,
         limit: params.limit("limit", 100, 1_000)?,
+        bytes_max: PAGE_BYTES_MAX,
         cursor: params.owned("cursor"),
         sight: call.caller.sight.clone(),
     };

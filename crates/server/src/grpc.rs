@@ -19,7 +19,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
 use engine::authority::Permission;
-use engine::{Draft, Seen, Tenant};
+use engine::{Draft, Most, Seen, Tenant};
 use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request};
@@ -43,6 +43,8 @@ const NAME_BYTES_MAX: usize = 1 << 10;
 const FRAMES_AHEAD: usize = 16;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const PULL_MAX: u64 = 1_000;
+/// Largest message of ours with more than one delivery: an ordinary client refuses more than 4 MiB.
+const PULLED_BYTES_MAX: usize = 7 << 19;
 
 /// The methods of the service, and what a token needs for each; `None`: what is said in it is asked for by itself.
 pub const METHODS: [(&str, Option<Permission>); 7] = [
@@ -141,17 +143,21 @@ async fn of_group(
                 return Err(Problem::new(Code::RequestInvalid, detail));
             }
             // Left out, it is one.
-            let max = (*max).max(1) as usize;
+            let events = (*max).max(1) as usize;
+            // A payload stands in a delivery twice.
+            let most = Most { events, bytes: PULLED_BYTES_MAX / 2 };
             let wait = seconds.unwrap_or_default();
             if wait > WAIT_MAX {
                 return Err(Problem::new(Code::RequestInvalid, "\"wait_seconds\" is at most 60"));
             }
             let pulled = tokio::select! {
                 biased;
-                pulled = seen.pull(group, max, wait) => pulled?,
+                pulled = seen.pull(group, most, wait) => pulled?,
                 () = doors.closing() => Vec::new(),
             };
-            return Ok(messages::deliveries(&pulled));
+            let (message, fitting) = messages::deliveries(&pulled, PULLED_BYTES_MAX);
+            seen.give_back(group, &pulled[fitting..])?;
+            return Ok(message);
         }
         "Ack" => tenant.ack(group, &tokens, *sync).await?,
         "Nack" => tenant.nack(group, &tokens, seconds, error.clone()).await?,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use engine::authority::{Grant, Permission};
 use engine::tenant::audit::Act;
-use engine::{Caller, Delivery, Follow, Follower, Seen, Tenant};
+use engine::{Caller, Delivery, Follow, Follower, Most, Seen, Tenant};
 use hyper::StatusCode;
 use model::event::Event;
 use model::{Code, Problem};
@@ -348,7 +348,9 @@ async fn hand_out<W: Wire>(
         let free = &credits.free;
         let more = (1..BATCH).take_while(|_| free.try_acquire().map(|more| more.forget()).is_ok()).count();
         out.room(patience).await;
-        let deliveries = match seen.pull(group, 1 + more, PULL_WAIT).await {
+        // No more than may wait for a reader: the rest is for others, or for when there is room again.
+        let most = Most { events: 1 + more, bytes: outbox::BYTES_MAX };
+        let deliveries = match seen.pull(group, most, PULL_WAIT).await {
             Ok(deliveries) => deliveries,
             Err(problem) => return problem,
         };

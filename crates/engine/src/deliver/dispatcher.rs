@@ -76,9 +76,25 @@ pub struct Delivery {
     pub event: Arc<Event>,
 }
 
+/// How much is handed out at once: that many events, of about that many bytes in all. One is, however large.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub events: usize,
+    pub bytes: usize,
+}
+
+impl Most {
+    /// Of whatever size.
+    pub fn events(events: usize) -> Most {
+        Most { events, bytes: usize::MAX }
+    }
+}
+
 #[derive(Default)]
 pub struct Taken {
     pub deliveries: Vec<Delivery>,
+    /// The next one was ready, and its bytes too many.
+    pub is_cut: bool,
     /// Events that must become dead letters instead: expired, or crashed too often.
     pub dying: Vec<Failing>,
 }

@@ -18,8 +18,11 @@ use crate::read;
 
 /// A search is cut after this long and says where it stopped.
 const SEARCH_MAX: Duration = Duration::from_secs(1);
-/// Positions looked at in one step backwards.
+/// Positions looked at in one step backwards; the first steps of a search are shorter, and those over large events.
 const STEP: u64 = 1_024;
+const STEP_FIRST: u64 = 32;
+/// Events read in one step that are more than this are many.
+const STEP_BYTES: usize = 4 << 20;
 
 pub struct Query {
     pub topic: Option<Pattern>,
@@ -32,6 +35,8 @@ pub struct Query {
     pub filter: Option<Filter>,
     pub descending: bool,
     pub limit: usize,
+    /// About how many bytes of events a page holds; one event it holds, however large.
+    pub bytes_max: usize,
     pub cursor: Option<String>,
     /// What lies outside is not found.
     pub sight: Sight,
@@ -50,6 +55,7 @@ impl Default for Query {
             filter: None,
             descending: false,
             limit: 100,
+            bytes_max: usize::MAX,
             cursor: None,
             sight: Sight::default(),
         }
@@ -94,10 +100,36 @@ impl Query {
     }
 }
 
+#[derive(Default)]
 pub struct Page {
     pub events: Vec<Arc<Event>>,
     /// Where to go on; absent at the end.
     pub next: Option<String>,
+    /// Of the events.
+    bytes: usize,
+}
+
+impl Page {
+    /// Takes events until it is full: then it goes on with the first that it has no room for.
+    fn fill(&mut self, query: &Query, events: impl Iterator<Item = Arc<Event>>) -> Filled {
+        for event in events.filter(|event| query.wants(event)) {
+            let bytes = self.bytes + event.size();
+            let too_large = bytes > query.bytes_max && !self.events.is_empty();
+            if self.events.len() == query.limit || too_large {
+                self.next = Some(query.cursor_at(event.position));
+                return Filled::Full;
+            }
+            self.bytes = bytes;
+            self.events.push(event);
+        }
+        Filled::HasRoom
+    }
+}
+
+#[derive(PartialEq)]
+enum Filled {
+    Full,
+    HasRoom,
 }
 
 /// Publishes that wait for their time, each as text, and where to go on.
@@ -181,16 +213,12 @@ impl Tenant {
 
     fn find_up(&self, query: &Query, mut low: Position, high: Position) -> Result<Page, Problem> {
         let started = self.real();
-        let mut page = Page { events: Vec::new(), next: None };
+        let mut page = Page::default();
         let sealed = self.sealed_for(query)?;
         while low <= high {
             let (events, through) = self.step_up(query, &sealed, (low, high))?;
-            for event in events.into_iter().filter(|event| query.wants(event)) {
-                if page.events.len() == query.limit {
-                    page.next = Some(query.cursor_at(event.position));
-                    return Ok(page);
-                }
-                page.events.push(event);
+            if page.fill(query, events.into_iter()) == Filled::Full {
+                return Ok(page);
             }
             low = through + 1;
             if low <= high && self.real().saturating_sub(started) > SEARCH_MAX {
@@ -203,16 +231,15 @@ impl Tenant {
 
     fn find_down(&self, query: &Query, low: Position, mut high: Position) -> Result<Page, Problem> {
         let started = self.real();
-        let mut page = Page { events: Vec::new(), next: None };
+        let (mut page, mut step) = (Page::default(), STEP_FIRST);
         let sealed = self.sealed_for(query)?;
         while high >= low && high > 0 {
-            let (events, from) = self.step_down(query, &sealed, (low, high))?;
-            for event in events.into_iter().rev().filter(|event| query.wants(event)) {
-                if page.events.len() == query.limit {
-                    page.next = Some(query.cursor_at(event.position));
-                    return Ok(page);
-                }
-                page.events.push(event);
+            let lowest = high.saturating_sub(step - 1).max(low);
+            let (events, from) = self.step_down(query, &sealed, (low, high), lowest)?;
+            let bytes: usize = events.iter().map(|event| event.size()).sum();
+            step = if bytes > STEP_BYTES { (step / 2).max(1) } else { (step * 2).min(STEP) };
+            if page.fill(query, events.into_iter().rev()) == Filled::Full {
+                return Ok(page);
             }
             high = from - 1;
             if high >= low && high > 0 && self.real().saturating_sub(started) > SEARCH_MAX {

@@ -27,7 +27,7 @@ use super::tasks::Taken;
 use super::{DeadLetterPage, Explained, GroupView, Tenant};
 use crate::authority::Sight;
 use crate::decide::run::not_in_progress;
-use crate::deliver::{Delivery, Token};
+use crate::deliver::{Delivery, Most, Token};
 use crate::history::read::Wanted;
 use crate::run::band_of;
 
@@ -404,9 +404,18 @@ impl Seen {
     }
 
     /// As [`Tenant::pull`], passing over what is not seen.
-    pub async fn pull(&self, name: &str, max: usize, wait: Duration) -> Result<Vec<Delivery>, Problem> {
+    pub async fn pull(&self, name: &str, most: Most, wait: Duration) -> Result<Vec<Delivery>, Problem> {
         self.is_shown(name)?;
-        self.tenant.pull_seen(name, max, wait, &self.sight).await
+        self.tenant.pull_seen(name, most, wait, &self.sight).await
+    }
+
+    /// Returns deliveries that were not passed on: they are for the next who pulls, and no attempt is counted.
+    pub fn give_back(&self, name: &str, deliveries: &[Delivery]) -> Result<(), Problem> {
+        if !deliveries.is_empty() {
+            self.tenant.give_back(name, deliveries)?;
+            self.tenant.handle(name)?.call_one();
+        }
+        Ok(())
     }
 
     /// The tokens whose events are seen, and the others, which are as good as stale.

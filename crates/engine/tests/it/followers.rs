@@ -1,8 +1,8 @@
 //! Followers: an event wakes those who want it, and nobody who slept has missed anything.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use engine::{Caller, Draft, Follow, Follower};
@@ -43,6 +43,28 @@ async fn an_event_wakes_only_those_who_want_it() {
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     let Poll::Ready(events) = next.as_mut().poll(&mut context) else { panic!("it was woken for nothing") };
     assert_eq!(events.unwrap()[0].position, mine);
+}
+
+/// Reads as soon as the head is raised, on the writer's own thread: nothing can have been noted after it.
+struct ReadsAtOnce(Mutex<(Follower, Vec<u64>)>);
+
+impl Wake for ReadsAtOnce {
+    fn wake(self: Arc<Self>) {
+        let mut reader = self.0.lock().unwrap();
+        let read = reader.0.try_next(10).unwrap();
+        reader.1.extend(read.iter().map(|event| event.position));
+    }
+}
+
+#[tokio::test]
+async fn what_is_visible_is_noted_already() {
+    let bench = Bench::new();
+    let reader = Arc::new(ReadsAtOnce(Mutex::new((of(&bench, "mine", None), Vec::new()))));
+    let waker = Waker::from(reader.clone());
+    let mut reached = pin!(bench.tenant.reached(bench.tenant.head() + 1));
+    assert!(reached.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mine = bench.publish("mine", 1).await;
+    assert_eq!(reader.0.lock().unwrap().1, [mine]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::Path;
 use axum::response::Response;
-use engine::{Delivery, Settled};
+use engine::{Delivery, Most, Settled};
 use hyper::StatusCode;
 use model::Problem;
 use model::event::push_text;
@@ -20,6 +20,8 @@ use crate::problem::Answer;
 use crate::publish::json as json_answer;
 
 const PULL_MAX: u64 = 1_000;
+/// Events in one answer; one delivery is there, however large.
+const PULL_BYTES_MAX: usize = 8 << 20;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// `pull`: without `wait` it answers at once.
@@ -41,19 +43,20 @@ pub async fn pull(Path(name): Path<String>, call: Call) -> Answer {
         let wrong = || wrong("/min_position", format!("\"min_position\": {value} is not a position"));
         wait_for(&doors, &tenant, value.as_u64().ok_or_else(wrong)?).await?;
     }
+    let most = Most { events: max as usize, bytes: PULL_BYTES_MAX };
     let mut over = pin!(over);
     let mut pulled = tokio::select! {
         biased;
         // First: nothing is handed to a token that has just lost its effect.
         problem = &mut over => return Err(problem.into()),
         // What is there is for whoever asks, also for who will say no more.
-        pulled = seen.pull(&name, max as usize, Duration::ZERO) => pulled?,
+        pulled = seen.pull(&name, most, Duration::ZERO) => pulled?,
     };
     if pulled.is_empty() && !wait.is_zero() {
         pulled = tokio::select! {
             biased;
             problem = over => return Err(problem.into()),
-            pulled = seen.pull(&name, max as usize, wait) => pulled?,
+            pulled = seen.pull(&name, most, wait) => pulled?,
             () = doors.closing() => Vec::new(),
             () = said_all => Vec::new(),
         };

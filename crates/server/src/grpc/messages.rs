@@ -119,10 +119,19 @@ pub fn settled(settled: &Settled) -> Message {
     message
 }
 
-pub fn deliveries(list: &[Delivery]) -> Message {
+/// The first of these, as many as fit and at least one, and how many that is. Only the bytes themselves tell: a number of two
+/// characters takes eleven bytes in a payload.
+pub fn deliveries(list: &[Delivery], bytes_max: usize) -> (Message, usize) {
     let mut message = Message::default();
-    list.iter().for_each(|one| message.message(1, |message| delivery(message, one)));
-    message
+    for (before, one) in list.iter().enumerate() {
+        let length = message.0.len();
+        message.message(1, |message| delivery(message, one));
+        if before > 0 && message.0.len() > bytes_max {
+            message.0.truncate(length);
+            return (message, before);
+        }
+    }
+    (message, list.len())
 }
 
 fn delivery(message: &mut Message, delivery: &Delivery) {

@@ -75,7 +75,7 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "search_events",
         title: "Search events",
-        what: "Events of the ledger, oldest first unless order is desc. Topics are words with dots; * is one word, # any number.",
+        what: "Events of the ledger, oldest first unless order is desc. While the answer has `next` there are more, whatever the limit: give it as cursor. Topics are words with dots; * is one word, # any number.",
         method: "get",
         path: "/v1/events",
         shape: Shape::Plain,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod acts;
+mod answers;
 mod audit;
 mod automations;
 mod bounds;

@@ -4,7 +4,7 @@ use model::group::{OnExpired, Ordering};
 use model::record::DeadReason;
 use model::{Position, Timestamp};
 
-use super::{Delivery, Dispatcher, Stand, Taken};
+use super::{Delivery, Dispatcher, Most, Stand, Taken};
 use crate::authority::Sight;
 use crate::command::Why;
 use crate::deliver::token::Token;
@@ -14,27 +14,34 @@ use crate::state::group::CRASHES_MAX;
 impl Dispatcher {
     /// Hands out up to `max` events.
     pub fn take(&mut self, max: usize, now: Timestamp) -> Taken {
-        self.take_seen(max, now, &Sight::default())
+        self.take_seen(Most::events(max), now, &Sight::default())
     }
 
     /// As [`Dispatcher::take`], for one who takes only what they see. The rest stays ready; under a strict order it keeps what
     /// comes after it back.
-    pub fn take_seen(&mut self, max: usize, now: Timestamp, sight: &Sight) -> Taken {
-        let mut taken = Taken::default();
+    pub fn take_seen(&mut self, most: Most, now: Timestamp, sight: &Sight) -> Taken {
+        let (mut taken, mut bytes) = (Taken::default(), 0);
         if self.group.paused || self.group.halted_on != 0 || self.alone != 0 {
             return taken;
         }
         self.wake_delayed(now);
         let room =
             (self.group.definition.max_inflight as usize).saturating_sub(self.in_flight() + self.in_limbo);
-        while taken.deliveries.len() < max.min(room) {
+        while taken.deliveries.len() < most.events.min(room) {
             let Some(position) = self.next_ready(sight) else { break };
             match self.verdict(position, now) {
                 None if self.group.is_suspect(position) => {
                     taken.deliveries.extend(self.hand_out_alone(position, now));
                     break;
                 }
-                None => taken.deliveries.push(self.hand_out(position, now)),
+                None => {
+                    bytes += self.slots.get(&position).map_or(0, |slot| slot.event.size());
+                    taken.is_cut = bytes > most.bytes && !taken.deliveries.is_empty();
+                    if taken.is_cut {
+                        break;
+                    }
+                    taken.deliveries.push(self.hand_out(position, now));
+                }
                 Some(None) => self.settle(position),
                 Some(Some(reason)) => taken.dying.extend(self.doom(position, Why::Dead(reason))),
             }

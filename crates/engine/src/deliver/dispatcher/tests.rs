@@ -1,6 +1,7 @@
 //! Orders of events that threads come to rarely, played one after the other.
 
 use super::*;
+use crate::authority::Sight;
 use crate::state::group::CRASHES_MAX;
 use crate::writer::Moment;
 use model::event::{Content, Envelope};
@@ -34,6 +35,17 @@ fn dispatcher(change: impl FnOnce(&mut Group)) -> Dispatcher {
 fn out(dispatcher: &mut Dispatcher, max: usize, now: Timestamp) -> Vec<(Position, u32, Token)> {
     let taken = dispatcher.take(max, now).deliveries;
     taken.into_iter().map(|one| (one.event.position, one.attempt, one.token)).collect()
+}
+
+#[test]
+fn what_is_taken_at_once_is_bounded_by_its_bytes_and_one_goes_out_whatever_its_size() {
+    let size = event(1).size();
+    for (bytes, taken_of_three) in [(0, 1), (2 * size, 2), (3 * size - 1, 2), (3 * size, 3)] {
+        let mut dispatcher = dispatcher(|_| ());
+        let taken = dispatcher.take_seen(Most { events: 9, bytes }, at(0), &Sight::default());
+        assert_eq!((taken.deliveries.len(), taken.is_cut), (taken_of_three, taken_of_three < 3), "{bytes}");
+        assert_eq!(out(&mut dispatcher, 9, at(0)).len(), 3 - taken_of_three, "the rest is ready");
+    }
 }
 
 #[test]

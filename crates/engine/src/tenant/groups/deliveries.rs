@@ -10,7 +10,7 @@ use super::{PULL_MAX, PULL_WAIT_MAX, Settled};
 use crate::authority::Sight;
 use crate::command::{Command, Failing, Why};
 use crate::deliver::dispatcher::{Delivery, Dispatcher};
-use crate::deliver::{GroupHandle, Token};
+use crate::deliver::{GroupHandle, Most, Token};
 use crate::mailbox::Pending;
 use crate::tenant::{ACK_FLUSH, Tenant};
 use crate::writer::Moment;
@@ -33,7 +33,7 @@ fn bounded(name: &str, length: Duration) -> Result<(), Problem> {
 impl Tenant {
     /// Takes up to `max` events, waiting up to `wait` for the first. Dropping the future hands nothing out.
     pub async fn pull(&self, name: &str, max: usize, wait: Duration) -> Result<Vec<Delivery>, Problem> {
-        self.pull_seen(name, max, wait, &Sight::default()).await
+        self.pull_seen(name, Most::events(max), wait, &Sight::default()).await
     }
 
     /// As [`Tenant::pull`], for a worker of this process that comes again as soon as it is done.
@@ -43,35 +43,37 @@ impl Tenant {
         max: usize,
         wait: Duration,
     ) -> Result<Vec<Delivery>, Problem> {
-        self.pull_as(name, max, wait, &Puller { sight: &Sight::default(), comes_again: true }).await
+        let puller = Puller { sight: &Sight::default(), comes_again: true };
+        self.pull_as(name, Most::events(max), wait, &puller).await
     }
 
     /// As [`Tenant::pull`], passing over what is not seen: that stays for others.
     pub(in crate::tenant) async fn pull_seen(
         &self,
         name: &str,
-        max: usize,
+        most: Most,
         wait: Duration,
         sight: &Sight,
     ) -> Result<Vec<Delivery>, Problem> {
-        self.pull_as(name, max, wait, &Puller { sight, comes_again: false }).await
+        self.pull_as(name, most, wait, &Puller { sight, comes_again: false }).await
     }
 
     async fn pull_as(
         &self,
         name: &str,
-        max: usize,
+        most: Most,
         wait: Duration,
         puller: &Puller<'_>,
     ) -> Result<Vec<Delivery>, Problem> {
         let (started, sight) = (self.real(), puller.sight);
+        let most = Most { events: most.events.clamp(1, PULL_MAX), ..most };
         loop {
             let handle = self.handle(name)?;
             let takes_all = sight.sees_all() || sight.takes_all_of(&handle.dispatcher().group.definition);
             let _choosy = (!takes_all).then(|| handle.choosy());
             let mut woken = std::pin::pin!(handle.wake.notified());
             woken.as_mut().enable();
-            let (deliveries, more) = self.take(&handle, max.clamp(1, PULL_MAX), puller).await?;
+            let (deliveries, more) = self.take(&handle, most, puller).await?;
             if !deliveries.is_empty() {
                 return Ok(deliveries);
             }
@@ -92,7 +94,7 @@ impl Tenant {
     async fn take(
         &self,
         handle: &Arc<GroupHandle>,
-        max: usize,
+        most: Most,
         puller: &Puller<'_>,
     ) -> Result<(Vec<Delivery>, bool), Problem> {
         let (taken, moving, since, more, stepped) = {
@@ -100,7 +102,7 @@ impl Tenant {
             let more = self.look(handle, &mut dispatcher)?;
             let moment = self.moment();
             let now = dispatcher.now(moment);
-            let taken = dispatcher.take_seen(max, now, puller.sight);
+            let taken = dispatcher.take_seen(most, now, puller.sight);
             dispatcher.keeps_up(puller.comes_again && !more);
             let moving = if !taken.deliveries.is_empty() && dispatcher.must_record() {
                 self.begin_move(&mut dispatcher, false)
@@ -130,7 +132,7 @@ impl Tenant {
         });
         let now = dispatcher.now(self.moment());
         drop(dispatcher);
-        if deliveries.len() == max {
+        if deliveries.len() == most.events || taken.is_cut {
             // There may be more for the next in line.
             handle.call_one();
         }

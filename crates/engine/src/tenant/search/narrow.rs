@@ -7,7 +7,7 @@ use model::event::Event;
 use model::record::Span;
 use model::{Position, Problem};
 
-use super::{Query, SEARCH_MAX, STEP};
+use super::{Query, SEARCH_MAX, STEP, STEP_BYTES};
 use crate::maintain::sidecar::{self, Clue, Sealed};
 use crate::read;
 use crate::tenant::Tenant;
@@ -36,34 +36,47 @@ impl Tenant {
         match self.clue(query, sealed, low) {
             Some((segment, positions)) => {
                 let inside = positions.into_iter().filter(|at| (low..=high).contains(at));
-                let some: Vec<Position> = inside.take(FETCH_MAX).collect();
-                let cut = some.last().copied().filter(|_| some.len() == FETCH_MAX);
-                Ok((self.events_at(&some)?, cut.unwrap_or(segment.last.min(high))))
+                let (events, cut) = self.some_at(inside)?;
+                Ok((events, cut.unwrap_or(segment.last.min(high))))
             }
             None => self.events_from(low, high, PULL_MAX),
         }
     }
 
-    /// Events up to `high` that may be wanted, in order, and how far down that looked.
+    /// Events up to `high` that may be wanted, in order, and how far down that looked: to `lowest` where all is read.
     pub(super) fn step_down(
         &self,
         query: &Query,
         sealed: &[Sealed],
         (low, high): Span,
+        lowest: Position,
     ) -> Result<Found, Problem> {
         match self.clue(query, sealed, high) {
             Some((segment, positions)) => {
                 let inside = positions.into_iter().rev().filter(|at| (low..=high).contains(at));
-                let mut some: Vec<Position> = inside.take(FETCH_MAX).collect();
-                let cut = some.last().copied().filter(|_| some.len() == FETCH_MAX);
-                some.reverse();
-                Ok((self.events_at(&some)?, cut.unwrap_or(segment.first.max(low))))
+                let (mut events, cut) = self.some_at(inside)?;
+                events.reverse();
+                Ok((events, cut.unwrap_or(segment.first.max(low))))
             }
-            None => {
-                let from = high.saturating_sub(STEP - 1).max(low);
-                Ok((self.events_between(from, high)?, from))
+            None => Ok((self.events_between(lowest, high)?, lowest)),
+        }
+    }
+
+    /// Events at these positions, in their order, as many as a step takes; the last position if it was cut there.
+    fn some_at(
+        &self,
+        positions: impl Iterator<Item = Position>,
+    ) -> Result<(Vec<Arc<Event>>, Option<Position>), Problem> {
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        for (before, position) in positions.enumerate() {
+            let event = self.with_reader(|reader| read::event_at(reader, position))?;
+            bytes += event.as_ref().map_or(0, |event| event.size());
+            events.extend(event);
+            if before + 1 == FETCH_MAX || bytes > STEP_BYTES {
+                return Ok((events, Some(position)));
             }
         }
+        Ok((events, None))
     }
 
     /// The sealed segment around `at` and the only positions in it worth a look; `None` when it has to be read.
