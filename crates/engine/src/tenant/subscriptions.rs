@@ -8,7 +8,7 @@ use lang::filter::Filter;
 use lang::mapper::Mapper;
 use model::event::Event;
 use model::group::{Definition, OnExhausted, Ordering};
-use model::topic::Pattern;
+use model::topic::{Pattern, is_engine, is_house};
 use model::{Code, Position, Problem};
 use serde_json::{Map, Value, json};
 
@@ -72,13 +72,12 @@ impl Tenant {
         let definition = checked(definition)?;
         self.is_there(id, &definition)?;
         let group = definition["group"].as_str().unwrap_or(DRAINER).to_owned();
+        let pattern = definition["pattern"].as_str().unwrap_or_default();
         if let Ok(there) = self.group(&group) {
             fits(&group, &there.group.definition)?;
+            takes(&group, &there.group.definition, pattern)?;
         } else {
-            let strict = json!({
-                "pattern": "#", "ordering": "strict", "on_exhausted": "halt", "max_retries": 0, "start": "beginning",
-            });
-            self.put_group(&group, &strict).await?;
+            self.put_group(&group, &made_for(pattern)).await?;
         }
         let new = self.subscription(id).is_err();
         self.resubscribe(SubscriptionCommand::Put { id: id.to_owned(), definition }).await?;
@@ -375,6 +374,34 @@ fn fits(name: &str, group: &Definition) -> Result<(), Problem> {
     let detail = format!("group \"{name}\" cannot dispatch subscriptions: it does not hold at what failed");
     Err(Problem::new(Code::RequestInvalid, detail)
         .hint("name one with \"ordering\": \"strict\" and \"on_exhausted\": \"halt\", or one that is not there yet")
+        .at("/group"))
+}
+
+/// Of a group that was not there: everything, and what `#` leaves out if that is what is subscribed to.
+fn made_for(pattern: &str) -> Value {
+    let patterns = if is_own(pattern) { json!(["#", pattern]) } else { json!("#") };
+    json!({
+        "pattern": patterns, "ordering": "strict", "on_exhausted": "halt", "max_retries": 0, "start": "beginning",
+    })
+}
+
+/// Only events that tell of the engine itself meet it, and those are for who names them.
+fn is_own(pattern: &str) -> bool {
+    is_engine(pattern) || is_house(pattern)
+}
+
+/// Refuses a group that will never have an event of the subscription, which would wait for ever without a word.
+fn takes(name: &str, group: &Definition, pattern: &str) -> Result<(), Problem> {
+    let begins = |pattern: &str| pattern.split('.').next().map(str::to_owned);
+    let named = |of: &Pattern| is_own(of.as_str()) && begins(of.as_str()) == begins(pattern);
+    if !is_own(pattern) || group.patterns.iter().any(named) {
+        return Ok(());
+    }
+    let all: Vec<_> = group.patterns.iter().map(Pattern::as_str).collect();
+    let detail =
+        format!("group \"{name}\" takes \"{}\": no event of \"{pattern}\" comes there", all.join("\", \""));
+    Err(Problem::new(Code::RequestInvalid, detail)
+        .hint("name a group that is not there yet, or one that has this pattern, too")
         .at("/group"))
 }
 

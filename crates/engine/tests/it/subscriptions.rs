@@ -104,6 +104,28 @@ async fn a_subscription_to_an_automation_that_is_not_there_is_refused_with_the_o
     put(&rig, "s", off).await;
 }
 
+/// `#` leaves out what tells of the engine itself: a group that is made for such a subscription has it by name.
+#[tokio::test]
+async fn what_the_engine_tells_of_itself_starts_runs_or_is_refused() {
+    let rig = rig(&format!("{GOOD}{MENDED}")).await;
+    let own = json!({"pattern": "engine.note.#", "automation": "second", "group": "notes"});
+    put(&rig, "notes", own.clone()).await;
+    put(&rig, "notes", own.clone()).await;
+    put(&rig, "prices", json!({"pattern": "price.*", "automation": "second", "group": "notes"})).await;
+    let caller = Caller { outside: false, ..Caller::local() };
+    let draft = engine::Draft::new("engine.note.taken", &json!({"n": 1}));
+    rig.tenant.publish(&caller, draft).await.unwrap();
+    publish(&rig, "price.changed", json!({})).await;
+    let drained = rig.tenant.drain_subscriptions("notes", 1_000).await.unwrap();
+    let started: Vec<_> = drained.triggered.iter().map(|run| run["subscription"].as_str().unwrap()).collect();
+    assert_eq!(started, ["notes", "prices"]);
+    price(&rig).await;
+    let more = json!({"pattern": "engine.note.#", "automation": "second"});
+    let refused = rig.tenant.put_subscription("more", &more).await.unwrap_err();
+    assert_eq!(refused.pointer(), Some("/group"));
+    assert!(refused.detail().contains("no event of \"engine.note.#\" comes there"), "{refused}");
+}
+
 #[tokio::test]
 async fn what_cannot_be_a_subscription_is_refused_where_it_is_wrong() {
     let rig = Rig::new();
