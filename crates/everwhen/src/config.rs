@@ -3,52 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use engine::effect::guard::Guard;
-use engine::settings::{Effects, Quota, Settings, Switches};
+use engine::settings::{DEPTH_MAX, Effects, PAYLOAD_MAX, Quota, Settings, Switches};
 use model::suggest::distance;
 use model::{Code, Problem};
 
+mod keys;
+pub mod reference;
 mod rules;
 pub mod shown;
+mod template;
 #[cfg(test)]
 mod tests;
 mod written;
 
+use keys::{Kind, TABLES, variable_of};
 use written::{Said, Source, Table};
-
-/// Every table of the file with its keys; what is not here is refused.
-const TABLES: [(&str, &[&str]); 12] = [
-    (
-        "",
-        &[
-            "listen",
-            "data",
-            "idle",
-            "events",
-            "retention",
-            "history",
-            "layers",
-            "tenants",
-            "quota",
-            "schema",
-            "redact",
-            "attention",
-            "effects",
-            "tls",
-            "backup",
-        ],
-    ),
-    ("events", &["default_space", "max_payload", "max_depth"]),
-    ("retention", &["age", "bytes", "respect_groups", "respect_runs"]),
-    ("history", &["keep"]),
-    ("layers", &["validation", "redaction", "attention", "tracing", "metrics"]),
-    ("quota", &Quota::NAMES),
-    ("schema", &["topic", "file", "name"]),
-    ("redact", &["topic", "drop", "mask", "hash", "detectors"]),
-    ("attention", &["topic", "filter", "rate", "verdict", "until", "by"]),
-    ("effects", &["allow", "workers", "scheduled_workers", "timeout", "ca_file"]),
-    ("tls", &["cert", "key"]),
-    ("backup", &["dir"]),
-];
 
 /// The file that `everwhen init` writes: every key with its default, commented out.
 pub const TEMPLATE: &str = include_str!("config/template.toml");
@@ -89,13 +58,9 @@ impl Config {
     }
 }
 
-/// The variable that says the same as a key of the file.
-fn variable_of(table: &str, key: &str) -> String {
-    match table {
-        "" => format!("EVERWHEN_{key}"),
-        table => format!("EVERWHEN_{table}_{key}"),
-    }
-    .to_uppercase()
+/// What a variable says about a key. An empty one says nothing, except where empty is a value.
+fn said_by(env: &dyn Fn(&str) -> Option<String>, variable: &str, key: &str) -> Option<String> {
+    env(variable).filter(|text| !text.is_empty() || key == "default_space")
 }
 
 fn settle(source: &Source, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problem> {
@@ -137,7 +102,7 @@ fn check_keys(top: &Table<'_>) -> Result<(), Problem> {
     for (name, keys) in TABLES {
         match name {
             "" => top.only(keys, &TABLES)?,
-            "schema" | "redact" | "attention" => {
+            name if keys::many(name) => {
                 top.tables(name)?.iter().try_for_each(|table| table.only(keys, &TABLES))?;
             }
             _ => top.table(name)?.iter().try_for_each(|table| table.only(keys, &TABLES))?,
@@ -149,8 +114,8 @@ fn check_keys(top: &Table<'_>) -> Result<(), Problem> {
 fn events(layered: &Layered<'_>, settings: &mut Settings) -> Result<(), Problem> {
     let size = |high: u64| move |said: &Said<'_>| said.number(1, high).map(|n| n as usize);
     layered.set("default_space", space, &mut settings.default_space)?;
-    layered.set("max_payload", size(1 << 20), &mut settings.max_payload)?;
-    layered.set("max_depth", size(128), &mut settings.max_depth)
+    layered.set("max_payload", size(PAYLOAD_MAX as u64), &mut settings.max_payload)?;
+    layered.set("max_depth", size(DEPTH_MAX as u64), &mut settings.max_depth)
 }
 
 /// `""` is no space: events that name none are then refused.
@@ -212,7 +177,7 @@ fn tenants(top: &Table<'_>, settings: &mut Settings) -> Result<(), Problem> {
     let Some(tenants) = top.table("tenants")? else { return Ok(()) };
     for name in tenants.keys() {
         let Some(tenant) = tenants.table(name)? else { continue };
-        tenant.only(&["layers", "quota"], &TABLES)?;
+        tenant.only(&[("layers", Kind::Table), ("quota", Kind::Table)], &TABLES)?;
         let (mut switches, mut own) = (settings.switches, Quota::default());
         layers(&of_tenant(&tenant, "layers")?, &mut switches)?;
         quota(&of_tenant(&tenant, "quota")?, &mut own)?;
@@ -225,8 +190,7 @@ fn tenants(top: &Table<'_>, settings: &mut Settings) -> Result<(), Problem> {
 /// A table inside that of a tenant, which no variable says.
 fn of_tenant<'a>(tenant: &Table<'a>, section: &'a str) -> Result<Layered<'a>, Problem> {
     let table = tenant.table(section)?;
-    let known = TABLES.iter().find(|(name, _)| *name == section).map_or(&[][..], |(_, keys)| *keys);
-    table.iter().try_for_each(|table| table.only(known, &TABLES))?;
+    table.iter().try_for_each(|table| table.only(keys::of(section), &TABLES))?;
     Ok(Layered { table: Ok(table), env: &|_| None, section })
 }
 
@@ -250,8 +214,7 @@ impl<'a> Layered<'a> {
         into: &mut T,
     ) -> Result<(), Problem> {
         let name = variable_of(self.section, key);
-        // An empty variable says nothing, except where empty is a value.
-        if let Some(text) = (self.env)(&name).filter(|text| !text.is_empty() || key == "default_space") {
+        if let Some(text) = said_by(self.env, &name, key) {
             *into = read(&Said::variable(&name, key, text))?;
         } else if let Some(said) = self.table()?.and_then(|table| table.get(key)) {
             *into = read(&said)?;
@@ -268,31 +231,14 @@ const OTHER_VARIABLES: [&str; 14] = [
 
 /// Refuses a variable that is meant for us and that nobody reads: one of a table of the file, or nearly one we know.
 pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Problem> {
-    let tables = TABLES.iter().filter(|(table, _)| {
-        ["", "events", "retention", "history", "layers", "effects", "quota", "tls", "backup"].contains(table)
-    });
-    let keys = tables.flat_map(|(table, keys)| {
-        keys.iter().map(move |key| match *table {
-            "" => key.to_uppercase(),
-            table => format!("{table}_{key}").to_uppercase(),
-        })
-    });
-    let sections = [
-        "EVENTS",
-        "RETENTION",
-        "HISTORY",
-        "LAYERS",
-        "EFFECTS",
-        "QUOTA",
-        "TLS",
-        "TENANTS",
-        "SCHEMA",
-        "REDACT",
-        "ATTENTION",
-    ];
-    let known: Vec<String> = keys
-        .filter(|key| !sections.contains(&key.as_str()))
+    let bare = |table, key| variable_of(table, key)["EVERWHEN_".len()..].to_owned();
+    let known: Vec<String> = keys::of_variables()
+        .map(|(table, key, _)| bare(table, key))
         .chain(OTHER_VARIABLES.map(str::to_owned))
+        .collect();
+    let sections: Vec<String> = keys::of_variables()
+        .filter(|(table, ..)| !table.is_empty())
+        .map(|(table, ..)| format!("{}_", table.to_uppercase()))
         .collect();
     for name in names {
         let Some(given) =
@@ -301,7 +247,7 @@ pub fn check_variables(names: impl Iterator<Item = String>) -> Result<(), Proble
             continue;
         };
         let Some(nearest) = known.iter().min_by_key(|key| distance(given, key)) else { continue };
-        let ours = sections[..7].iter().any(|section| given.starts_with(&format!("{section}_")));
+        let ours = sections.iter().any(|section| given.starts_with(section));
         if ours || distance(given, nearest) <= 1 + usize::from(nearest.len() > 6) {
             return Err(Problem::new(Code::ConfigUnknownKey, format!("unknown variable \"{name}\""))
                 .hint(format!("did you mean \"EVERWHEN_{nearest}\"?"))

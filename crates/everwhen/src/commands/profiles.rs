@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::stdin;
 use crate::client::Client;
+use crate::config::variable;
 use crate::held;
 use crate::output::Stop;
 use crate::profiles::{Profile, Profiles};
@@ -30,10 +31,14 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     /// Keep a server, with --tenant and --ca if they are given; its token is read from standard input, one line
+    ///
+    /// --token wins over standard input, and EVERWHEN_TOKEN counts when nothing comes from there. While the command runs, a flag is
+    /// visible to other users of this machine; standard input is not.
     #[command(after_long_help = "\
 Examples:
   echo $TOKEN | everwhen profiles set prod https://events.example.org
-  echo $TOKEN | everwhen profiles set house https://house.internal --ca house-ca.pem")]
+  echo $TOKEN | everwhen profiles set house https://house.internal --ca house-ca.pem
+  EVERWHEN_TOKEN=$TOKEN everwhen profiles set prod https://events.example.org < /dev/null")]
     Set {
         /// What to call it
         name: String,
@@ -95,13 +100,25 @@ fn set(kept: &mut Profiles, name: String, url: String, session: &Session) -> Res
     let unplaced = |error| Problem::new(Code::UsageInvalid, format!("--ca cannot be used: {error}"));
     let ca = session.flags.ca.as_ref().map(std::path::absolute).transpose().map_err(unplaced)?;
     Client::new(&url, None, tenant.as_deref().unwrap_or("main"))?.trusting(ca.as_ref())?;
-    let token = stdin::line()?.filter(|line| !line.is_empty());
+    let token = token(session)?;
     token.as_deref().map_or(Ok(()), check_token)?;
+    let without = if token.is_some() { "" } else { ", without a token" };
     kept.profiles.insert(name.clone(), Profile { server: url, token, tenant, ca });
     let path = kept.save()?;
-    session
-        .out
-        .result(&json!({ "profile": name, "file": path }), || format!("kept {name} in {}", path.display()))
+    session.out.result(&json!({ "profile": name, "file": path }), || {
+        format!("kept {name} in {}{without}", path.display())
+    })
+}
+
+/// The one to keep. Not that of the session: a profile in use has one for another server. An empty flag is a slip, and refused as no token.
+fn token(session: &Session) -> Result<Option<String>, Problem> {
+    if let Some(token) = &session.flags.token {
+        return Ok(Some(token.clone()));
+    }
+    match stdin::line()?.filter(|line| !line.is_empty()) {
+        Some(line) => Ok(Some(line)),
+        None => variable("EVERWHEN_TOKEN"),
+    }
 }
 
 /// A slip in copying is told here, and not by a server much later; whether a token is good only its server knows.
@@ -113,7 +130,7 @@ fn check_token(token: &str) -> Result<(), Problem> {
         true => {
             "the token is not whole: its checksum does not fit, so a character is missing, too many or another"
         }
-        false => "what was given on standard input is no token",
+        false => "what was given is no token",
     };
     Err(Problem::new(Code::UsageInvalid, detail).hint(
         "copy all of it, ew_<role>_<32 letters and digits>_<6 more>; `everwhen tokens create` gives out a new one",

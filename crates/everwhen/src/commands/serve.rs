@@ -14,8 +14,8 @@ use model::{Code, Problem, Timestamp};
 use serde_json::{Map, Value, json};
 use server::Tls;
 
-use crate::config::Config;
 use crate::config::shown::{Shown, as_file};
+use crate::config::{Config, reference};
 use crate::held::Holder;
 use crate::output::Stop;
 use crate::reach::host::{self, Doors, Host};
@@ -64,12 +64,19 @@ pub struct Args {
     /// Print every setting and where it came from (flag, variable, file and line, default), and serve nothing
     #[arg(long)]
     print_config: bool,
+    /// With --print-config: print what every key of everwhen.toml takes and means, as a page in Markdown
+    #[arg(long, requires = "print_config")]
+    reference: bool,
     /// Declarations to put into force: a folder of domains, or a file
     #[arg(value_name = "WORKSPACE")]
     workspace: Option<PathBuf>,
 }
 
 pub async fn run(args: Args, session: &Session) -> Result<(), Stop> {
+    if args.reference {
+        session.out.line(reference::page().trim_end())?;
+        return session.out.flush();
+    }
     if args.print_config {
         return print_config(&args, session);
     }

@@ -23,6 +23,7 @@ fn topic(table: &Table<'_>) -> Result<Pattern, Problem> {
 fn schema(table: &Table<'_>) -> Result<SchemaRule, Problem> {
     let (topic, said) = (topic(table)?, table.need("file")?);
     let file = said.text()?;
+    let name = table.get("name").map_or(Ok(file.clone()), |name| name.text())?;
     let path = table.source.beside(&file);
     let unreadable = |why: String| {
         said.wrong(format!("a readable JSON Schema ({why})")).hint(format!(
@@ -32,7 +33,6 @@ fn schema(table: &Table<'_>) -> Result<SchemaRule, Problem> {
     };
     let text = std::fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
     let schema: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-    let name = table.get("name").map_or(Ok(file), |name| name.text())?;
     Ok(SchemaRule { topic, name, schema })
 }
 

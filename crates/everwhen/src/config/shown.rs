@@ -1,14 +1,16 @@
 //! Every setting as it is in force, with where it came from: `serve --print-config`.
 //!
-//! The keys and their defaults are read out of the template, so there is no second list of them.
+//! Their defaults are read out of the template, so there is no second list of them.
 
 use std::fmt::Write;
 
 use model::Problem;
 use serde_json::{Map, Value, json};
 
-use super::written::{Source, Table};
-use super::{TEMPLATE, variable_of};
+use super::keys::{self, Kind, variable_of};
+use super::said_by;
+use super::template::{self, Entry};
+use super::written::{Said, Source, Table};
 
 /// One setting.
 #[derive(Debug, PartialEq)]
@@ -23,27 +25,6 @@ pub struct Shown {
     pub from: String,
 }
 
-/// The keys of the template in order, each with its table and the text of its default.
-fn known() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let mut table = "";
-    // What is commented out as a whole is an example of something that may be there many times.
-    let mut example = false;
-    TEMPLATE.lines().filter_map(move |line| {
-        example = line.starts_with("# [") || example && !line.starts_with('[');
-        if example {
-            return None;
-        }
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.split(']').next()) {
-            table = name;
-            return None;
-        }
-        let (key, rest) = line.strip_prefix("# ")?.split_once(" = ")?;
-        let value = rest.split("  #").next().unwrap_or(rest).trim();
-        let value = if rest.ends_with("none by default") { "" } else { value };
-        key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_').then_some((table, key, value))
-    })
-}
-
 /// What is in force. `flags` stand over all of it, each under the name of its key.
 pub fn shown(
     source: &Source,
@@ -53,20 +34,21 @@ pub fn shown(
     let document = source.parse()?;
     let top = Table { source, name: "", at: 0, table: &document };
     let mut all = Vec::new();
-    for (table, key, default) in known() {
-        let name = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+    for entry in template::entries().into_iter().filter(Entry::single) {
+        let (Entry { table, key, .. }, name) = (entry, entry.name());
         let written = match table {
             "" => top.get(key),
             table => top.table(table)?.and_then(|table| table.get(key)),
         };
         let flag = flags.iter().find_map(|(flag, value)| value.filter(|_| *flag == name));
         let variable = variable_of(table, key);
-        let default = of_toml(default);
-        let (typed, from) = match (flag, env(&variable), written) {
+        let (typed, from) = match (flag, said_by(env, &variable, key), written) {
             (Some(value), ..) => (json!(value), format!("--{}", name.replace('.', "-"))),
-            (None, Some(text), _) if !text.is_empty() => (as_typed(text, &default), variable),
-            (None, _, Some(said)) => (said.json()?, said.place.to_string()),
-            _ => (default, "default".to_owned()),
+            (None, Some(text), _) => {
+                (as_typed(&Said::variable(&variable, key, text), keys::kind(table, key))?, variable)
+            }
+            (None, None, Some(said)) => (said.json()?, said.place.to_string()),
+            (None, None, None) => (of_toml(&entry), "default".to_owned()),
         };
         all.push(Shown { key: name, value: toml(&typed), typed, from });
     }
@@ -76,34 +58,45 @@ pub fn shown(
             all.push(Shown { key: key.to_owned(), value: toml(&typed), typed, from });
         }
     }
+    // In a file, what belongs to no table stands before the first.
+    all.sort_by_key(|one| one.key.contains('.'));
     Ok(all)
 }
 
-/// What stands after `=` in the template; null for nothing.
-fn of_toml(text: &str) -> Value {
-    let read = toml::from_str::<Map<String, Value>>(&format!("it = {text}"));
-    read.ok().and_then(|mut table| table.remove("it")).unwrap_or_default()
+/// A default; null where there is none.
+fn of_toml(entry: &Entry) -> Value {
+    let read = toml::from_str::<Map<String, Value>>(&format!("it = {}", entry.value));
+    read.ok().and_then(|mut table| table.remove("it")).filter(|_| entry.default).unwrap_or_default()
 }
 
-/// A variable is always a text; what it says is a number or a boolean where the key takes such.
-fn as_typed(text: String, default: &Value) -> Value {
-    let read = serde_json::from_str::<Value>(&text).ok();
-    let fits = |value: &Value| match default {
-        Value::Null => value.is_u64(),
-        default => value.is_number() && default.is_number() || value.is_boolean() && default.is_boolean(),
-    };
-    read.filter(fits).unwrap_or(Value::String(text))
+/// A variable is always a text; a file would say it as what the key takes.
+fn as_typed(said: &Said<'_>, kind: Option<Kind>) -> Result<Value, Problem> {
+    Ok(match kind {
+        Some(Kind::List) => json!(said.texts()?),
+        Some(Kind::Boolean) => json!(said.boolean()?),
+        Some(Kind::Number(low, high)) => json!(said.number(low, high)?),
+        _ => json!(said.text()?),
+    })
 }
 
-/// JSON and TOML write text, numbers, booleans and lists alike; what is not set is empty.
+/// JSON and TOML write text, numbers and booleans alike; what is not set is empty.
 fn toml(value: &Value) -> String {
-    if value.is_null() {
-        return String::new();
+    let joined = |all: Vec<String>| all.join(", ");
+    match value {
+        Value::Null => String::new(),
+        Value::Array(items) => format!("[{}]", joined(items.iter().map(toml).collect())),
+        Value::Object(members) => {
+            let member = |(key, value): (&String, &Value)| format!("{} = {}", named(key), toml(value));
+            format!("{{ {} }}", joined(members.iter().map(member).collect()))
+        }
+        other => other.to_string(),
     }
-    let Value::Object(members) = value else { return value.to_string() };
-    let members: Vec<String> =
-        members.iter().map(|(key, value)| format!("{key} = {}", toml(value))).collect();
-    format!("{{ {} }}", members.join(", "))
+}
+
+/// A key as it may stand in a file.
+fn named(key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    if bare { key.to_owned() } else { Value::from(key).to_string() }
 }
 
 /// For people: a file that would say the same, and beside each key who said it.
@@ -112,11 +105,6 @@ pub fn as_file(shown: &[Shown]) -> String {
     let mut open = "";
     for Shown { key, value, from, .. } in shown {
         let (table, key) = key.split_once('.').unwrap_or(("", key));
-        // What may stand there many times is told in one line each, where no table is open any more.
-        if table.is_empty() && !open.is_empty() {
-            let _ = writeln!(out, "\n# {key} = {value} # {from}");
-            continue;
-        }
         if table != open {
             // Writing to a String cannot fail.
             let _ = write!(out, "\n[{table}]\n");

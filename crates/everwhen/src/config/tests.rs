@@ -9,6 +9,8 @@ use model::{Code, Problem};
 use super::written::Source;
 use super::*;
 
+mod reference;
+
 fn settled(text: &str, env: &[(&str, &str)]) -> Result<Config, Problem> {
     let source = Source { path: PathBuf::from("conf/everwhen.toml"), text: text.to_owned() };
     let env = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
@@ -40,7 +42,7 @@ fn the_template_is_understood_commented_out_or_not() {
         .collect();
     let config = settled(&live, &[]).unwrap();
     assert_eq!(config.settings.redactions.len(), 1);
-    assert_eq!(config.settings.attention.len(), 1);
+    assert_eq!(config.settings.attention.len(), 3);
 }
 
 #[test]

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::keys::{Key, Kind};
+
 /// A file's text with its name, so that a byte can be shown as a line.
 pub struct Source {
     pub path: PathBuf,
@@ -84,8 +86,8 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Refuses the first key, in the order of the file, that is not among `known`.
-    pub fn only(&self, known: &[&str], elsewhere: &[(&str, &[&str])]) -> Result<(), Problem> {
-        let foreign = self.table.iter().filter(|(key, _)| !known.contains(&key.get_ref().as_ref()));
+    pub fn only(&self, known: &[Key], elsewhere: &[(&str, &[Key])]) -> Result<(), Problem> {
+        let foreign = self.table.iter().filter(|(key, _)| !has(known, key.get_ref()));
         let Some((key, _)) = foreign.min_by_key(|(key, _)| key.span().start) else { return Ok(()) };
         let (place, name) = (Place::File(self.source, key.span().start), key.get_ref());
         let inside = if self.name.is_empty() { String::new() } else { format!(" in [{}]", self.name) };
@@ -204,12 +206,12 @@ impl<'a> Said<'a> {
         match &self.value {
             Form::Text(text) => Ok(text.clone()),
             Form::Toml(DeValue::String(text)) => Ok(text.to_string()),
-            _ => Err(self.wrong("a string")),
+            _ => Err(self.wrong(Kind::Text)),
         }
     }
 
     pub fn texts(&self) -> Result<Vec<String>, Problem> {
-        let wrong = || self.wrong("a list of strings");
+        let wrong = || self.wrong(Kind::List);
         if let Form::Text(text) = &self.value {
             let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
             return Ok(words.map(str::to_owned).collect());
@@ -232,7 +234,7 @@ impl<'a> Said<'a> {
             Form::Toml(DeValue::Boolean(value)) => Ok(*value),
             Form::Text(text) if matches!(text.as_str(), "true" | "1") => Ok(true),
             Form::Text(text) if matches!(text.as_str(), "false" | "0") => Ok(false),
-            _ => Err(self.wrong("true or false")),
+            _ => Err(self.wrong(Kind::Boolean)),
         }
     }
 
@@ -242,12 +244,7 @@ impl<'a> Said<'a> {
             Form::Text(text) => text.parse().ok(),
             _ => None,
         };
-        let wanted = if high == u64::MAX {
-            format!("a whole number from {low} on")
-        } else {
-            format!("a whole number from {low} to {high}")
-        };
-        number.filter(|n| (low..=high).contains(n)).ok_or_else(|| self.wrong(wanted))
+        number.filter(|n| (low..=high).contains(n)).ok_or_else(|| self.wrong(Kind::Number(low, high)))
     }
 
     pub fn duration(&self) -> Result<Duration, Problem> {
@@ -255,7 +252,7 @@ impl<'a> Said<'a> {
             Form::Text(text) => parse_duration(text),
             Form::Toml(value) => to_json(value).as_ref().and_then(model::time::duration_of),
         };
-        duration.ok_or_else(|| self.wrong("a duration such as \"30s\", \"1h30m\" or \"2d\""))
+        duration.ok_or_else(|| self.wrong(Kind::Duration))
     }
 
     /// The value as JSON, for what is JSON elsewhere (a filter may be an expression or an inline table).
@@ -271,7 +268,10 @@ fn to_json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => json!(text),
         DeValue::Boolean(value) => json!(value),
-        DeValue::Integer(n) => json!(i64::from_str_radix(n.as_str(), n.radix()).ok()?),
+        DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
+            Ok(n) => json!(n),
+            Err(_) => json!(u64::from_str_radix(n.as_str(), n.radix()).ok()?),
+        },
         DeValue::Float(n) => json!(n.as_str().parse::<f64>().ok()?),
         DeValue::Datetime(_) => return None,
         DeValue::Array(items) => {
@@ -286,8 +286,8 @@ fn to_json(value: &DeValue<'_>) -> Option<Value> {
 }
 
 /// The known key that was most likely meant: the same word in another table, else the one fewest edits away.
-fn nearest(name: &str, table: &str, known: &[&str], elsewhere: &[(&str, &[&str])]) -> String {
-    let other = elsewhere.iter().find(|(section, keys)| *section != table && keys.contains(&name));
+fn nearest(name: &str, table: &str, known: &[Key], elsewhere: &[(&str, &[Key])]) -> String {
+    let other = elsewhere.iter().find(|(section, keys)| *section != table && has(keys, name));
     if let Some((section, _)) = other {
         return if section.is_empty() {
             format!("{name}, at the top of the file")
@@ -295,8 +295,12 @@ fn nearest(name: &str, table: &str, known: &[&str], elsewhere: &[(&str, &[&str])
             format!("{section}.{name}")
         };
     }
-    let best = known.iter().min_by_key(|candidate| distance(name, candidate));
-    best.map_or_else(String::new, |best| (*best).to_owned())
+    let best = known.iter().min_by_key(|(candidate, _)| distance(name, candidate));
+    best.map_or_else(String::new, |(best, _)| (*best).to_owned())
+}
+
+fn has(keys: &[Key], name: &str) -> bool {
+    keys.iter().any(|(key, _)| *key == name)
 }
 
 #[cfg(test)]
@@ -305,9 +309,10 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_the_one_fewest_edits_away() {
-        let elsewhere: &[(&str, &[&str])] = &[("", &["listen", "data"]), ("events", &["max_payload"])];
-        assert_eq!(nearest("lsten", "", &["listen", "data"], elsewhere), "listen");
-        assert_eq!(nearest("max_payload", "", &["listen", "data"], elsewhere), "events.max_payload");
-        assert_eq!(nearest("data", "events", &["max_payload"], elsewhere), "data, at the top of the file");
+        let (top, events) = ([("listen", Kind::Text), ("data", Kind::Text)], [("max_payload", Kind::Text)]);
+        let elsewhere: &[(&str, &[Key])] = &[("", &top), ("events", &events)];
+        assert_eq!(nearest("lsten", "", &top, elsewhere), "listen");
+        assert_eq!(nearest("max_payload", "", &top, elsewhere), "events.max_payload");
+        assert_eq!(nearest("data", "events", &events, elsewhere), "data, at the top of the file");
     }
 }

@@ -1,10 +1,11 @@
 //! A long local command lets others in: it holds the directory, so it answers for it until it ends.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use engine::Engine;
 use model::{Code, Problem};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -88,7 +89,31 @@ impl Host {
 
 /// Takes an address, before anything else is touched.
 pub async fn listen(address: &str) -> Result<TcpListener, Problem> {
-    TcpListener::bind(address).await.map_err(|error| unheard(address, &error))
+    bound(address).await.map_err(|error| unheard(address, &error))
+}
+
+/// So many may knock before the first of them is let in; the runtime's own 128 are soon gone when all clients come back at once, and
+/// who finds none free tries again after a second.
+const KNOCKING_MAX: u32 = 4_096;
+
+/// The first address of a name that can be taken.
+async fn bound(address: &str) -> std::io::Result<TcpListener> {
+    let mut last = std::io::Error::new(std::io::ErrorKind::InvalidInput, "the name leads to no address");
+    for address in tokio::net::lookup_host(address).await? {
+        match bound_to(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn bound_to(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As the runtime does: a port is free again as soon as nobody listens.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(KNOCKING_MAX)
 }
 
 fn unheard(address: &str, error: &std::io::Error) -> Problem {

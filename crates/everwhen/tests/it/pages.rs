@@ -1,5 +1,5 @@
 //! Pages of the documentation are true: the automations of `docs/automations.md` are played in both ways of writing them, and
-//! `docs/http.md` and `docs/openapi.json` list the doors that there are.
+//! `docs/http.md` and `docs/openapi.json` list the doors that there are, `docs/config.md` the settings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,6 +102,18 @@ fn the_copy_of_the_openapi_document_is_what_the_server_gives() {
     } else {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(text == whole, "docs/openapi.json differs from the routes; EVERWHEN_GOLDEN=write writes it");
+    }
+}
+
+#[test]
+fn the_reference_of_the_settings_file_is_what_the_binary_prints() {
+    let path = page("config.md");
+    let whole = Place::new().run(&["serve", "--print-config", "--reference"]).ok().out;
+    if std::env::var("EVERWHEN_GOLDEN").is_ok_and(|how| how == "write") {
+        std::fs::write(&path, whole).unwrap();
+    } else {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == whole, "docs/config.md differs from the keys; EVERWHEN_GOLDEN=write writes it");
     }
 }
 

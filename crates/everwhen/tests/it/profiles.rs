@@ -81,6 +81,37 @@ fn a_token_that_nobody_can_have_been_given_is_not_kept() {
 }
 
 #[test]
+fn a_token_is_kept_from_the_flag_else_from_stdin_else_from_the_variable() {
+    let place = Place::new();
+    let whole = |n: u8| format!("ew_local_{}", n.to_string().repeat(32));
+    let cases = [
+        (Some(1), "", None, Some(1)),
+        (Some(1), "2", None, Some(1)),
+        (Some(1), "2", Some(3), Some(1)),
+        (None, "2", Some(3), Some(2)),
+        (None, "", Some(3), Some(3)),
+        (None, "", None, None),
+    ];
+    for (flag, stdin, variable, kept) in cases {
+        let mut command = place.command(&["profiles", "set", "here", "http://127.0.0.1:1"]);
+        command.env("EVERWHEN_PROFILES", place.path().join("profiles.toml"));
+        flag.map(|n| command.args(["--token", &whole(n)]));
+        variable.map(|n| command.env("EVERWHEN_TOKEN", whole(n)));
+        let input = stdin.parse().map(whole).unwrap_or_default();
+        let file = std::fs::File::open(place.write("input", &input)).unwrap();
+        let told = said(command.stdin(file).output().unwrap());
+        assert_eq!(told.contains("without a token"), kept.is_none(), "{told}");
+        let text = std::fs::read_to_string(place.path().join("profiles.toml")).unwrap();
+        let is = (1..=3).find(|n| text.contains(&whole(*n)));
+        assert_eq!(is, kept, "{flag:?}, {stdin:?}, {variable:?}: {text}");
+    }
+    for slip in ["hunter2", "ew_owner_1", ""] {
+        let set = ["profiles", "set", "here", "http://127.0.0.1:1", "--token", slip];
+        assert_eq!(run(&place, &set, &whole(2)).status.code(), Some(2), "{slip:?}");
+    }
+}
+
+#[test]
 fn a_variable_wins_over_the_profile_in_use_and_loses_to_one_that_is_named() {
     let place = Place::new();
     let server = place.serve_asking(&["--data", "data"]);
