@@ -39,6 +39,9 @@ pub struct Importer {
     moved: HashMap<Position, Position>,
     /// The line being read, counted from 1.
     line: u64,
+    /// Whose events those are that name nobody.
+    importing: String,
+    /// Whose the batch is.
     actor: String,
     batch: Vec<Draft>,
     /// Where the events of the batch come from: their line, and their old position.
@@ -93,12 +96,19 @@ impl Importer {
             tenant,
             moved: HashMap::new(),
             line: 0,
+            importing: Caller::local().actor,
             actor: String::new(),
             batch: Vec::new(),
             origins: Vec::new(),
             bytes: 0,
             done: Imported::default(),
         }
+    }
+
+    /// Events that name nobody are those of who brings them; without this, of somebody at this machine.
+    pub fn by(mut self, caller: &Caller) -> Importer {
+        self.importing.clone_from(&caller.actor);
+        self
     }
 
     /// Stores also what is here already, unless its key says that it is the same event.
@@ -142,7 +152,7 @@ impl Importer {
         if let Some(cause) = origin.cause {
             self.lead_to(cause, &mut draft).await?;
         }
-        let actor = origin.actor.unwrap_or_else(|| Caller::local().actor);
+        let actor = origin.actor.unwrap_or_else(|| self.importing.clone());
         if actor != self.actor || self.batch.len() >= BATCH_EVENTS || self.bytes + line.len() > BATCH_BYTES {
             self.commit().await?;
             self.actor = actor;

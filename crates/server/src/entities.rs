@@ -35,6 +35,8 @@ pub async fn get(Path((concept, id)): At, call: Call) -> Answer {
     if moment.is_some() && (lately.in_state_since.is_some() || lately.transitions.is_some()) {
         return Err(bad_request("as_of", "does not go with what is asked about now").into());
     }
+    // How often something changed lately moves while the row stays as it is.
+    let moves = lately.transitions.is_some();
     let (tenant, caller, space) = (call.tenant, call.caller, params.owned("space"));
     let (row, answer) = aside::blocking(move || {
         let at = (concept.as_str(), space.as_deref(), id.as_str());
@@ -44,7 +46,8 @@ pub async fn get(Path((concept, id)): At, call: Call) -> Answer {
         }
     })
     .await?;
-    Ok(tagged(StatusCode::OK, &row, answer))
+    let answer = tagged(StatusCode::OK, &row, answer);
+    Ok(if moves { answer } else { listing::unless_known(&call.head.headers, answer) })
 }
 
 /// `as_of`: a position or an instant, whose `+` may have become a space on its way.

@@ -138,7 +138,7 @@ pub async fn deliver(
     let scheme = Scheme::parse(&hook.scheme)?;
     believe(&tenant, &hook, scheme, &head.headers, &bytes)?;
     let kind = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let bytes = if form::is_form(kind) { form::to_json(&bytes)?.into_bytes().into() } else { bytes };
+    let bytes = if form::is_form(kind, &bytes) { form::to_json(&bytes)?.into_bytes().into() } else { bytes };
     if let Some(challenge) = challenge(scheme, &bytes) {
         return Ok(json_answer(StatusCode::OK, json!({ "challenge": challenge }).to_string()));
     }

@@ -75,11 +75,7 @@ pub fn check_untagged(head: &Parts, matched: &str) -> Result<(), Problem> {
 
 /// `If-Match` wants it to be there, as one of what is listed; `If-None-Match` wants it not to be.
 pub fn check(headers: &HeaderMap, there: &There<'_>) -> Result<(), Problem> {
-    let listed = |name: HeaderName| {
-        let lines = headers.get_all(name).into_iter().map(|value| value.to_str().unwrap_or_default());
-        lines.flat_map(|line| line.split(',')).map(|one| one.trim().to_owned()).collect::<Vec<String>>()
-    };
-    let (wanted, unwanted) = (listed(IF_MATCH), listed(IF_NONE_MATCH));
+    let (wanted, unwanted) = (listed(headers, IF_MATCH), listed(headers, IF_NONE_MATCH));
     let fits = |one: &str| match there {
         There::Not => false,
         There::Untagged => one == "*",
@@ -100,6 +96,30 @@ pub fn check(headers: &HeaderMap, there: &There<'_>) -> Result<(), Problem> {
         return Ok(());
     };
     Err(Problem::new(Code::IfMatchFailed, failed).hint("read it again and decide anew"))
+}
+
+/// To a read: nothing again of what the client has, which `If-None-Match` names. Only for answers that the tag tells apart; what moves
+/// by itself is not in it.
+pub fn unless_known(headers: &HeaderMap, answer: Response) -> Response {
+    let tag = answer.headers().get(ETAG).cloned();
+    let known = tag.as_ref().and_then(|tag| tag.to_str().ok()).is_some_and(|tag| names(headers, tag));
+    let Some(tag) = tag.filter(|_| known) else { return answer };
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response.headers_mut().insert(ETAG, tag);
+    response
+}
+
+/// Whether `If-None-Match` names this tag, be it as a weak one.
+fn names(headers: &HeaderMap, tag: &str) -> bool {
+    let one = |one: &String| one == "*" || one.trim_start_matches("W/") == tag;
+    listed(headers, IF_NONE_MATCH).iter().any(one)
+}
+
+/// The tags of a condition, over all its lines.
+fn listed(headers: &HeaderMap, name: HeaderName) -> Vec<String> {
+    let lines = headers.get_all(name).into_iter().map(|value| value.to_str().unwrap_or_default());
+    lines.flat_map(|line| line.split(',')).map(|one| one.trim().to_owned()).collect()
 }
 
 /// The answer to every DELETE that did it; of what is not there, also the second time, it is 404.

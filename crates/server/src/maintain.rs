@@ -108,7 +108,7 @@ pub async fn verify(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, report.to_json().to_string()))
 }
 
-/// `POST /v1/import[?again=true]`: the lines of an export. A line that is refused ends it; everything in earlier
+/// `POST /v1/import[?again=true]`: the lines of an export; those that name no actor are the caller's. A line that is refused ends it; everything in earlier
 /// commits stays.
 pub async fn import(call: Call) -> Answer {
     let again = call.params(&["again"])?.is_second("again", ["false", "true"])?;
@@ -117,7 +117,7 @@ pub async fn import(call: Call) -> Answer {
         other => return Err(wrong_type(other).hint("send the lines as application/x-ndjson").into()),
     }
     let mut body = call.body;
-    let importer = Importer::new(call.tenant.clone());
+    let importer = Importer::new(call.tenant.clone()).by(&call.caller);
     let mut importer = if again { importer.again() } else { importer };
     let taken = take_lines(&call.tenant, &mut importer, &mut body).await;
     let imported = importer.so_far();

@@ -222,6 +222,7 @@ fn meaning(status: &str) -> &'static str {
         "201" => "Made and synced to disk",
         "202" => "Taken",
         "204" => "Done; there is nothing to say",
+        "304" => "It is as `If-None-Match` says",
         "503" => "Not ready",
         _ => "Answered",
     }

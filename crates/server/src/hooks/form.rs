@@ -2,15 +2,18 @@
 //! checked over the bytes as they came.
 
 use model::{Code, Problem};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::query::decode;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-pub fn is_form(content_type: Option<&str>) -> bool {
+/// Whether it is to be read as one. Nobody has signed the content type: bytes that are JSON are JSON whatever it says, or a delivery that
+/// somebody caught could be sent again as another.
+pub fn is_form(content_type: Option<&str>, bytes: &[u8]) -> bool {
     let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    media.eq_ignore_ascii_case(FORM)
+    media.eq_ignore_ascii_case(FORM) && serde_json::from_slice::<&RawValue>(bytes).is_err()
 }
 
 /// The JSON of the field `payload` if the form has one; else an object of its fields, those given twice as lists.
@@ -44,6 +47,8 @@ mod tests {
         let read: Value = serde_json::from_str(&to_json(b"text=a+b&x=1&x=2&x=3&empty").unwrap()).unwrap();
         assert_eq!(read, serde_json::json!({"text": "a b", "x": ["1", "2", "3"], "empty": ""}));
         assert!(to_json(b"a=%FF").is_err() && to_json(b"a=%2").is_err());
-        assert!(is_form(Some("Application/x-www-form-urlencoded; charset=utf-8")) && !is_form(None));
+        let form = Some("Application/x-www-form-urlencoded; charset=utf-8");
+        assert!(is_form(form, b"a=1") && !is_form(None, b"a=1"));
+        assert!(!is_form(form, br#" {"a":1}"#) && !is_form(form, b"7"));
     }
 }

@@ -50,7 +50,7 @@ post /v1/groups/{name}/dispatch | dispatchGroup | | Dispatch? | 200 Drained
 get /v1/entities/{concept} | listEntities | filter space limit cursor | | 200 EntityPage
 post /v1/entities/{concept} | insertEntity | space | Row | 200 Entity, 201 Entity
 post /v1/entities/{concept}/import | importEntities | space | ndjson:Lines | 200 ndjson:Lines
-get /v1/entities/{concept}/{id} | getEntity | as_of space in_state_since transitions window | | 200 Entity
+get /v1/entities/{concept}/{id} | getEntity | as_of space in_state_since transitions window ^If-None-Match | | 200 Entity, 304 -
 put /v1/entities/{concept}/{id} | putEntity | space ^If-Match ^If-None-Match | Row | 200 Entity, 201 Entity
 patch /v1/entities/{concept}/{id} | patchEntity | space ^If-Match ^If-None-Match | json:Row patch:Row | 200 Entity, 201 Entity
 delete /v1/entities/{concept}/{id} | deleteEntity | space ^If-Match | | 204 -

@@ -1,4 +1,7 @@
-//! `If-Match` and `If-None-Match` on every change: what changed in between, or has no versions, is refused.
+//! `If-Match` and `If-None-Match` on every change: what changed in between, or has no versions, is refused. On a read, what the client has
+//! is not sent again.
+
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
@@ -98,4 +101,42 @@ fn what_has_no_versions_can_only_be_asked_to_be_there_or_not_to_be() {
     let body = r#"{"pattern":"a.*","automation":"au"}"#;
     changed(&server, "PUT", "/v1/subscriptions/s", "if-none-match: *", body).refused(412, "if_match.failed");
     changed(&server, "PUT", "/v1/subscriptions/t", "if-none-match: *", body).ok(201);
+}
+
+#[test]
+fn what_the_client_has_is_not_sent_again() {
+    let server = prepared();
+    server.apply("d/concepts.ew", "concept note {\n  n int\n}\n");
+    server.put("/v1/entities/v1:d:note/a", r#"{"n":1}"#).ok(201);
+    let things = [("/v1/entities/v1:d:note/a", "/v1/entities/{concept}/{id}")];
+    // Their tags do not tell what their runs came to.
+    for path in ["/v1/automations/au", "/v1/subscriptions/s"] {
+        server.send("GET", path, &["if-none-match: *"], "").ok(200);
+    }
+    for (path, _) in things {
+        let tag = server.get(path).headers["etag"].clone();
+        let asked =
+            |method: &str, said: &str| server.send(method, path, &[&format!("if-none-match: {said}")], "");
+        for said in [tag.clone(), "*".to_owned(), format!("W/{tag}"), format!("\"x\", {tag}")] {
+            for method in ["GET", "HEAD"] {
+                let reply = asked(method, &said);
+                assert_eq!((reply.status, reply.text().as_str()), (304, ""), "{method} {path}: {said}");
+                assert_eq!(reply.headers.get("etag"), Some(&tag), "{method} {path}: {said}");
+            }
+        }
+        assert_eq!(asked("GET", "\"x\"").text(), server.get(path).text(), "{path}");
+    }
+    // What moves while the row stays is told anew.
+    let lately = "/v1/entities/v1:d:note/a?transitions=n&window=1h";
+    server.send("GET", lately, &["if-none-match: *"], "").ok(200);
+    let old = format!("if-none-match: {}", server.get(things[0].0).headers["etag"]);
+    server.put(things[0].0, r#"{"n":2}"#).ok(200);
+    assert_eq!(server.send("GET", things[0].0, &[&old], "").ok(200)["fields"]["n"], 2);
+    server.send("GET", "/v1/automations/none", &["if-none-match: *"], "").refused(404, "not_found");
+
+    let document = server.get("/openapi.json").ok(200);
+    let paths = document["paths"].as_object().unwrap().iter();
+    let named = paths.filter(|(_, path)| path["get"]["responses"].get("304").is_some());
+    let named: BTreeSet<&str> = named.map(|(path, _)| path.as_str()).collect();
+    assert_eq!(named, things.iter().map(|(_, route)| *route).collect());
 }

@@ -265,6 +265,12 @@ fn a_delivery_whose_sender_names_none_is_known_by_what_was_signed() {
         let first = deliver(SECONDS, r#"{"n":1}"#).ok(202);
         let again = deliver(SECONDS, r#"{"n":1}"#).ok(200);
         assert_eq!((&again["duplicate"], &again["position"]), (&json!(true), &first["position"]), "{scheme}");
+        // Nor does a header make another of it that nobody signed.
+        let mut forged = headers(scheme, SECONDS, r#"{"n":1}"#);
+        forged.push("content-type: application/x-www-form-urlencoded".to_owned());
+        let forged: Vec<&str> = forged.iter().map(String::as_str).collect();
+        let path = format!("/hooks/main/{scheme}");
+        assert_eq!(server.send("POST", &path, &forged, r#"{"n":1}"#).ok(200)["duplicate"], true, "{scheme}");
         deliver(SECONDS, r#"{"n":2}"#).ok(202);
         // A later time is another delivery, where a time is signed.
         let timed = matches!(scheme, "stripe" | "slack");

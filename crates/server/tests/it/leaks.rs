@@ -27,7 +27,7 @@ struct Theirs {
 fn theirs(server: &Server, owner: &str) -> Theirs {
     let ask = |method: &str, path: &str, body: Value| asked(server, owner, method, path, &body.to_string());
     let files = json!({"files": {
-        "shop/all.ew": "concept item { name string! }\nquery item items { args { s string } }\n",
+        "shop/all.ew": "concept item { name string! }\nquery item items { args { s string } }\nmutation item rename {\n  args { id string! }\n  update { name: \"x\" }\n}\nlogic howMany {\n  body {\n    return 1\n  }\n}\n",
         "task.yaml": "automation: give_them\ntriggers: [{event: t.x}]\nactions: [{task: {kind: k, input: \"{{ event.payload.x }}\"}}]\n",
         "ask.yaml": "automation: ask_them\ntriggers: [{event: t.x}]\nactions: [{ask: {question: \"{{ event.payload.x }}\"}}]\n",
     }});
@@ -90,9 +90,8 @@ fn paths(path: &str, theirs: &Theirs) -> Option<(String, String)> {
         _ if path.starts_with("/v1/automations/") => both("{name}", "ask_them", "no_such"),
         "/v1/concepts/{id}" => both("{id}", "v1:shop:item", "v1:no:item"),
         _ if path.starts_with("/v1/queries/") => both("{name}", "items", "no_such"),
-        _ if path.starts_with("/v1/mutations/") || path.starts_with("/v1/logic/") => {
-            both("{name}", "items", "no_such")
-        }
+        _ if path.starts_with("/v1/mutations/") => both("{name}", "rename", "no_such"),
+        _ if path.starts_with("/v1/logic/") => both("{name}", "howMany", "no_such"),
         "/v1/subscriptions/{id}/{what}" => {
             let of = |id: &str| fill(&[("{id}", id), ("{what}", "enable")]);
             Some((of("their-subscription"), of("no-such")))
@@ -188,9 +187,16 @@ fn no_token_of_another_kind_or_tenant_learns_anything_from_any_route() {
     holders
         .push(("wrong space", Some(token(&server, "theirs", json!({"role": "editor", "spaces": ["a"]})).0)));
     holders.push(("low band", Some(token(&server, "theirs", low_band()).0)));
+    asked(&server, &owner, "POST", "/v1/logic/howMany", "{}").ok(200);
+    let nobody = asked(&server, &owner, "POST", "/v1/mutations/rename", r#"{"args":{"id":"no-row"}}"#);
+    assert!(nobody.text().contains("no-row"), "it is there, but not the row: {}", nobody.text());
     let mut asked_for = 0;
     for route in server::ROUTES {
         let method = route.method.to_ascii_uppercase();
+        // Whoever may change what is declared there may have removed it.
+        let subscription = json!({"pattern": "t.#", "automation": "ask_them"}).to_string();
+        asked(&server, &owner, "PUT", "/v1/subscriptions/their-subscription", &subscription);
+        asked(&server, &owner, "GET", "/v1/subscriptions/their-subscription", "").ok(200);
         for (kind, bearer) in &holders {
             asked_for += 1;
             probe(&server, &theirs, route.path, &method, (kind, bearer.as_deref()));

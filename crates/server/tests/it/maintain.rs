@@ -4,6 +4,7 @@ use engine::settings::Settings;
 use serde_json::{Value, json};
 
 use crate::harness::{Server, TempDir};
+use crate::rights;
 
 #[test]
 fn an_erased_event_answers_without_its_content() {
@@ -44,6 +45,25 @@ fn a_backup_goes_to_a_new_directory_only() {
     assert!(dir.0.join("monday/backup.json").exists());
     server.post("/v1/backup", body).refused(409, "store.exists");
     server.post("/v1/backup", r#"{"to":7}"#).refused(400, "request.invalid");
+}
+
+#[test]
+fn an_imported_event_that_names_nobody_is_of_who_brought_it() {
+    let server = rights::server();
+    let (text, _) = rights::token(&server, "main", json!({"role": "owner", "name": "mover"}));
+    let send = |headers: &[&str], lines: &str| {
+        let all = [&["content-type: application/x-ndjson"], headers].concat();
+        server.send("POST", "/v1/import", &all, lines).ok(200)
+    };
+    let lines = "{\"topic\":\"a.b\"}\n{\"topic\":\"a.c\",\"actor\":\"device:d\"}\n{\"topic\":\"a.d\"}\n";
+    send(&[&format!("authorization: Bearer {text}")], lines);
+    let holder = format!("authorization: Bearer {}", rights::LOCAL);
+    send(&[&holder, "everwhen-actor: user:ada"], "{\"topic\":\"a.e\"}\n");
+    send(&[&holder], "{\"topic\":\"a.f\"}\n");
+    let found = rights::asked(&server, &text, "GET", "/v1/events?topic=a.*", "").ok(200);
+    let actors: Vec<&Value> =
+        found["events"].as_array().unwrap().iter().map(|event| &event["actor"]).collect();
+    assert_eq!(json!(actors), json!(["token:mover", "device:d", "token:mover", "user:ada", "user:local"]));
 }
 
 #[test]
