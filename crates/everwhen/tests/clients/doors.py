@@ -8,7 +8,7 @@ from pathlib import Path
 
 from websockets.sync.client import connect
 
-from served import Served
+from served import tried
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "proto"))
 
@@ -117,15 +117,4 @@ def test_grpc(server):
         assert "Session" in service.methods_by_name
 
 
-tests = [value for name, value in sorted(globals().items()) if name.startswith("test_")]
-failed = 0
-with Served() as server:
-    for test in tests:
-        try:
-            test(server)
-            print(f"ok     {test.__name__}")
-        except Exception as error:  # each test is told of, whatever another does
-            failed += 1
-            print(f"FAILED {test.__name__}: {type(error).__name__}: {error}")
-print(f"{len(tests) - failed} passed, {failed} failed")
-sys.exit(1 if failed else 0)
+tried(globals())

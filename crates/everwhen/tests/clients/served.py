@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 
 
@@ -27,3 +28,19 @@ class Served:
         code = self.process.wait(30)
         self.dir.cleanup()
         assert code == 0, f"the server ended with {code}"
+
+
+def tried(names):
+    """Runs every `test_…` of these names on one server, says how each went, and ends the program."""
+    tests = [value for name, value in sorted(names.items()) if name.startswith("test_")]
+    failed = 0
+    with Served() as server:
+        for test in tests:
+            try:
+                test(server)
+                print(f"ok     {test.__name__}")
+            except Exception as error:  # each test is told of, whatever another does
+                failed += 1
+                print(f"FAILED {test.__name__}: {type(error).__name__}: {str(error)[:500]}")
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
