@@ -209,6 +209,25 @@ pub fn wrong(pointer: &str, detail: impl Into<String>) -> Problem {
     Problem::new(Code::RequestInvalid, detail).at(pointer)
 }
 
+/// A text in the field `name` of a body, if it is there. What is something else is never taken for absent: the request would mean more
+/// than was said.
+pub fn text(said: &Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
+    match said.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err(wrong(&format!("/{name}"), format!("\"{name}\" is a text, not {other}"))),
+    }
+}
+
+/// Whether the field `name` of a body is `true`; it may be left out.
+pub fn flag(said: &Map<String, Value>, name: &str) -> Result<bool, Problem> {
+    match said.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => Err(wrong(&format!("/{name}"), format!("\"{name}\" is true or false, not {other}"))),
+    }
+}
+
 /// An instant in the field `name` of a body, if it is there.
 pub fn instant(said: &Map<String, Value>, name: &str) -> Result<Option<Timestamp>, Problem> {
     let Some(given) = said.get(name).filter(|given| !given.is_null()) else { return Ok(None) };

@@ -91,9 +91,7 @@ pub async fn add(call: Call) -> Answer {
 pub async fn put(Path(id): Path<String>, call: Call) -> Answer {
     let (headers, by) = (call.head.headers.clone(), by(&call));
     let (tenant, said) = read(call).await?;
-    if said["id"].as_str().is_some_and(|said| said != id) {
-        return Err(Problem::new(Code::RequestInvalid, "\"id\" is not that of the path").at("/id").into());
-    }
+    is_of_path(&said, &id)?;
     check(&tenant, &id, &headers)?;
     put_as(&tenant, by, &id, &said).await
 }
@@ -102,6 +100,7 @@ pub async fn put(Path(id): Path<String>, call: Call) -> Answer {
 pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
     let (headers, by) = (call.head.headers.clone(), by(&call));
     let (tenant, said) = read(call).await?;
+    is_of_path(&said, &id)?;
     let mut whole = tenant.subscription(&id)?;
     listing::check_match(&headers, &tag(&whole))?;
     if let (Value::Object(whole), Value::Object(said)) = (&mut whole, said) {
@@ -109,6 +108,15 @@ pub async fn patch(Path(id): Path<String>, call: Call) -> Answer {
         whole.extend(said);
     }
     put_as(&tenant, by, &id, &whole).await
+}
+
+/// The path names it; a body that does, too, names the same.
+fn is_of_path(said: &Value, id: &str) -> Result<(), Problem> {
+    match &said["id"] {
+        Value::Null => Ok(()),
+        said if said == id => Ok(()),
+        said => Err(body::wrong("/id", format!("\"id\" is {said}, and the path names \"{id}\""))),
+    }
 }
 
 /// `DELETE /v1/subscriptions/{id}`

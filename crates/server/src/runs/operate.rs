@@ -10,7 +10,7 @@ use model::{Code, Problem, time};
 use serde_json::{Map, Value, json};
 
 use super::{BODY_MAX, ok};
-use crate::body::{instant, object, only_json};
+use crate::body::{flag, instant, object, only_json, text};
 use crate::caller::Call;
 use crate::problem::Answer;
 use crate::publish::json as json_answer;
@@ -47,7 +47,7 @@ async fn started(
     mut said: Map<String, Value>,
     patience: Option<Duration>,
 ) -> Answer {
-    let dry = flag(&mut said, "dry_run")?;
+    let dry = flag(&said, "dry_run")?;
     let (input, event) = (said.remove("input").unwrap_or_default(), event(said.remove("event"))?);
     if dry {
         let of = tenant.clone();
@@ -122,7 +122,7 @@ pub async fn again(Path((id, what)): Path<(String, String)>, call: Call) -> Answ
     let mut said = optional(call, &["from_step", "allow_side_effects"]).await?;
     let rerun = Rerun {
         from_step: from_step(said.remove("from_step"))?,
-        allow_side_effects: flag(&mut said, "allow_side_effects")?,
+        allow_side_effects: flag(&said, "allow_side_effects")?,
     };
     let run = aside::blocking(move || {
         seen.run(&id)?;
@@ -151,7 +151,7 @@ pub async fn bulk(call: Call) -> Answer {
     call.params(&[])?;
     only_json(&call.head.headers)?;
     let seen = call.seen();
-    let mut said = object(&call.bytes(BODY_MAX).await?, &["do", "where", "dry_run"])?;
+    let said = object(&call.bytes(BODY_MAX).await?, &["do", "where", "dry_run"])?;
     let verb = match said.get("do").and_then(Value::as_str) {
         Some("cancel") => Verb::Cancel,
         Some("retry") => Verb::Retry,
@@ -159,7 +159,7 @@ pub async fn bulk(call: Call) -> Answer {
         Some("run") => Verb::Run,
         _ => return Err(wrong("do", "is one of cancel, retry, resume, run").into()),
     };
-    let dry_run = flag(&mut said, "dry_run")?;
+    let dry_run = flag(&said, "dry_run")?;
     let bulk = chosen(verb, said.get("where"), dry_run)?;
     let told = aside::blocking(move || seen.runs_in_bulk(&bulk)).await?;
     audit::did(told.clone());
@@ -179,14 +179,18 @@ fn chosen(verb: Verb, given: Option<&Value>, dry_run: bool) -> Result<Bulk, Prob
     if let Some(unknown) = given.keys().find(|key| !known.contains(&key.as_str())) {
         return Err(wrong("where", &format!("has the unknown key \"{unknown}\"")).hint(known.join(", ")));
     }
-    if given.get("outcome").is_some_and(|outcome| outcome != "refused") {
-        return Err(wrong("outcome", "is \"refused\": of others nothing is left to run").within("/where"));
+    picked(verb, given, dry_run).map_err(|problem| problem.within("/where"))
+}
+
+/// What is left out narrows nothing, so nothing that is said may count as left out.
+fn picked(verb: Verb, given: &Map<String, Value>, dry_run: bool) -> Result<Bulk, Problem> {
+    if text(given, "outcome")?.is_some_and(|outcome| outcome != "refused") {
+        return Err(wrong("outcome", "is \"refused\": of others nothing is left to run"));
     }
-    let text = |name: &str| given.get(name).and_then(Value::as_str).map(str::to_owned);
-    status(text("status").as_deref())?;
-    let since = instant(given, "since").map_err(|problem| problem.within("/where"))?;
-    let (automation, status, reason) = (text("automation"), text("status"), text("reason"));
-    Ok(Bulk { verb, automation, status, reason, since, dry_run })
+    let (automation, reason) = (text(given, "automation")?, text(given, "reason")?);
+    let chosen = text(given, "status")?;
+    status(chosen.as_deref())?;
+    Ok(Bulk { verb, automation, status: chosen, reason, since: instant(given, "since")?, dry_run })
 }
 
 /// A status that there is, or none.
@@ -219,14 +223,6 @@ fn tried(tenant: &Tenant, caller: &Caller, event: &Value, advance: Duration) -> 
     let draft = Draft::parse(event.to_string().as_bytes(), &tenant.limits())
         .map_err(|problem| problem.within("/event"))?;
     tenant.simulate(caller, draft, advance)
-}
-
-fn flag(said: &mut Map<String, Value>, name: &str) -> Result<bool, Problem> {
-    match said.remove(name) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(flag)) => Ok(flag),
-        Some(_) => Err(wrong(name, "is true or false")),
-    }
 }
 
 fn wrong(name: &str, what: &str) -> Problem {

@@ -7,6 +7,7 @@ use model::{Code, Problem};
 use serde_json::{Map, Value, json};
 
 use super::{CREDITS_MAX, Session, Wire, kinds};
+use crate::body::{flag, text};
 use crate::groups::deliver::{duration, error, tokens};
 
 /// Longest name of a subscription or of a message.
@@ -39,15 +40,6 @@ pub async fn request<W: Wire>(
         _ => return Err(wrong("/payload", &format!("\"{what}\" cannot be asked for")).hint(REQUESTS)),
     };
     done.map_err(|problem| if problem.pointer().is_some() { problem.within(&under) } else { problem })
-}
-
-/// A text of the request.
-fn text(said: &Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
-    match said.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(other) => Err(wrong(&format!("/{name}"), &format!("\"{name}\" is a text, not {other}"))),
-    }
 }
 
 fn known(said: &Map<String, Value>, names: &[&str]) -> Result<(), Problem> {
@@ -142,9 +134,7 @@ async fn settle<W: Wire>(
     let tenant = session.tenant.clone();
     let (tokens, others) = session.seen().own_tokens(&group, tokens(&mut said)?)?;
     let Settled { done, mut stale, .. } = match what {
-        "ack" => {
-            tenant.ack(&group, &tokens, said.get("sync").and_then(Value::as_bool).unwrap_or(false)).await?
-        }
+        "ack" => tenant.ack(&group, &tokens, flag(&said, "sync")?).await?,
         "nack" => tenant.nack(&group, &tokens, duration(&said, "delay")?, error(&said)?).await?,
         "extend" => {
             let by = duration(&said, "by")?.ok_or_else(|| wrong("/by", "\"by\" is missing"))?;

@@ -17,6 +17,7 @@ use super::Told;
 use super::frames::{Frames, written};
 use crate::aside;
 use crate::automations::{may_declare, may_patch};
+use crate::body::flag;
 use crate::session::outbox::Outbox;
 use crate::session::{Session, Started};
 
@@ -87,7 +88,7 @@ async fn done(
                 .map_err(|_| Problem::new(Code::NotFound, "automations are not subscribed to"))?;
             return Ok(json!({"type": "ok", "request": kind}));
         }
-        "list_automations" => return list(session, said.get("includeDisabled")).await,
+        "list_automations" => return list(session, flag(&said, "includeDisabled")?).await,
         later if LATER.contains(&later) => {
             return Err(Problem::new(Code::NotAvailable, format!("\"{later}\" is not there yet")));
         }
@@ -185,9 +186,8 @@ pub fn shown(kind: &str, mut automation: Value) -> Value {
     json!({"type": kind, "automationId": automation["id"], "automation": automation})
 }
 
-async fn list(session: &mut Session<Frames>, disabled_too: Option<&Value>) -> Result<Value, Problem> {
+async fn list(session: &mut Session<Frames>, disabled_too: bool) -> Result<Value, Problem> {
     session.allow(Permission::Read).await?;
-    let disabled_too = disabled_too.and_then(Value::as_bool).unwrap_or(false);
     let seen = session.seen();
     let mut all = aside::blocking(move || seen.automations()).await?;
     all.retain(|automation| disabled_too || automation["enabled"] != false);

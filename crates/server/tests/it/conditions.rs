@@ -104,6 +104,21 @@ fn what_has_no_versions_can_only_be_asked_to_be_there_or_not_to_be() {
 }
 
 #[test]
+fn a_body_that_names_another_subscription_than_the_path_is_refused() {
+    let server = prepared();
+    let before = server.get("/v1/subscriptions/s").ok(200);
+    for id in [r#""t""#, "7", "[\"s\"]"] {
+        let body = format!(r#"{{"id":{id},"pattern":"b.*","automation":"au"}}"#);
+        for method in ["PUT", "PATCH"] {
+            let refused = changed(&server, method, "/v1/subscriptions/s", "accept: */*", &body);
+            assert_eq!(refused.refused(400, "request.invalid")["pointer"], "/id", "{method} {id}");
+        }
+    }
+    assert_eq!(server.get("/v1/subscriptions/s").ok(200), before, "nothing happened");
+    changed(&server, "PATCH", "/v1/subscriptions/s", "accept: */*", r#"{"id":"s","pattern":"b.*"}"#).ok(200);
+}
+
+#[test]
 fn what_the_client_has_is_not_sent_again() {
     let server = prepared();
     server.apply("d/concepts.ew", "concept note {\n  n int\n}\n");

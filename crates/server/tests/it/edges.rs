@@ -58,6 +58,11 @@ fn every_door_refuses_with_a_code_of_its_own() {
         ("/v1/runs", r#"{"automaton":"x"}"#),
         ("/v1/runs", "[]"),
         ("/v1/runs/bulk", r#"{"do":"cancel","where":{"since":"noon"}}"#),
+        // Read as absent, each would mean every run there is.
+        ("/v1/runs/bulk", r#"{"do":"cancel","where":{"automation":7}}"#),
+        ("/v1/runs/bulk", r#"{"do":"retry","where":{"status":0.5}}"#),
+        ("/v1/runs/bulk", r#"{"do":"run","where":{"reason":["budget"]}}"#),
+        ("/v1/runs/bulk", r#"{"do":"run","where":{"outcome":false}}"#),
         ("/v1/clock", r#"{"by":"5m"}"#),
         ("/v1/clock", r#"{"to":"noon"}"#),
         ("/v1/simulate", r#"{"events":[]}"#),
