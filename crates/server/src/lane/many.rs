@@ -19,8 +19,9 @@ mod shown;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mio::{Poll, Token, Waker};
 use tokio::net::TcpStream;
@@ -32,11 +33,13 @@ use super::Read;
 use crate::{Doors, aside, guard};
 
 /// One thread for so many cores: the rest is for writers, and for everything else that is asked. With fewer cores there are two
-/// threads, which commit what they read: while one waits for the disk, the other reads.
+/// threads, which commit what they read: while one waits for the disk, the other reads. The second is for slow disks.
 const CORES_A_THREAD: usize = 4;
 const THREADS_MAX: usize = 8;
 /// So many connections the first thread has before the next has any: few publish with the fewest syncs from one thread.
 const FEW: usize = 32;
+/// Where a thread commits faster than this, in the middle, it waits so little that a second one would only be in its way.
+const QUICK: Duration = Duration::from_micros(700);
 /// The bell's; connections have numbers from 0.
 const BELL: Token = Token(usize::MAX);
 
@@ -51,6 +54,8 @@ struct Entrance {
     waiting: Mutex<Waiting>,
     /// How many are inside, or about to be.
     inside: AtomicUsize,
+    /// How long a commit on this thread takes, about; 0: none was made here, or there are cores enough for all threads.
+    commit_nanos: AtomicU64,
     bell: Waker,
 }
 
@@ -99,9 +104,10 @@ impl Many {
         Some((socket, read, more))
     }
 
-    /// The first that has only few inside, else the one with the fewest.
+    /// The first that has only few inside, or commits quickly; else the one with the fewest.
     fn entrance(&self) -> Option<&Arc<Entrance>> {
-        let few = self.entrances.iter().find(|entrance| entrance.inside() < FEW);
+        let takes = |entrance: &&Arc<Entrance>| entrance.inside() < FEW || entrance.is_quick();
+        let few = self.entrances.iter().find(takes);
         few.or_else(|| self.entrances.iter().min_by_key(|entrance| entrance.inside()))
     }
 
@@ -114,7 +120,8 @@ impl Many {
 fn made() -> io::Result<(Poll, Arc<Entrance>)> {
     let poll = Poll::new()?;
     let bell = Waker::new(poll.registry(), BELL)?;
-    Ok((poll, Arc::new(Entrance { waiting: Mutex::default(), inside: AtomicUsize::new(0), bell })))
+    let (inside, commit_nanos) = (AtomicUsize::new(0), AtomicU64::new(0));
+    Ok((poll, Arc::new(Entrance { waiting: Mutex::default(), inside, commit_nanos, bell })))
 }
 
 impl Threads {
@@ -171,6 +178,18 @@ impl Entrance {
         self.inside.load(Ordering::Relaxed)
     }
 
+    /// A commit on this thread took so long.
+    fn committed(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let before = self.commit_nanos.load(Ordering::Relaxed);
+        let mean = if before == 0 { nanos } else { before - before / 8 + nanos / 8 };
+        self.commit_nanos.store(mean, Ordering::Relaxed);
+    }
+
+    fn is_quick(&self) -> bool {
+        (1..QUICK.as_nanos() as u64).contains(&self.commit_nanos.load(Ordering::Relaxed))
+    }
+
     fn ring(&self) {
         if let Err(error) = self.bell.wake() {
             tracing::error!(%error, "a thread that serves connections cannot be woken");
@@ -202,5 +221,19 @@ mod tests {
         many.entrances[0].left();
         assert_eq!(come(1), [FEW + 5, FEW + 5], "the place that was left is taken");
         assert!(Many::default().entrance().is_none());
+    }
+
+    #[test]
+    fn a_quick_disk_needs_one_thread_and_a_slow_one_two() {
+        let many = Many { entrances: (0..2).map(|_| made().unwrap().1).collect() };
+        let [first, second] = &many.entrances[..] else { panic!("there are two") };
+        first.inside.store(FEW, Ordering::Relaxed);
+        assert!(Arc::ptr_eq(many.entrance().unwrap(), second), "nothing is known of the disk");
+        first.committed(QUICK / 2);
+        assert!(Arc::ptr_eq(many.entrance().unwrap(), first));
+        (0..40).for_each(|_| first.committed(QUICK * 2));
+        assert!(Arc::ptr_eq(many.entrance().unwrap(), second));
+        (0..40).for_each(|_| first.committed(QUICK / 2));
+        assert!(Arc::ptr_eq(many.entrance().unwrap(), first), "it has recovered");
     }
 }

@@ -172,8 +172,12 @@ fn a_group_hands_out_as_many_as_there_are_credits() {
         (&positions[0].into(), &positions[1].into())
     );
     assert_eq!((&first["subscription_id"], &first["attempt"]), (&json!("w"), &json!(1)));
-    let weaker = socket.ask(json!({"ack": {"subscription_id": "w", "tokens": [first["token"]], "sync": "yes"}}));
-    assert_eq!(weaker["error"]["pointer"], "/payload/ack/sync", "a promise that was asked for is not left out");
+    let weaker =
+        socket.ask(json!({"ack": {"subscription_id": "w", "tokens": [first["token"]], "sync": "yes"}}));
+    assert_eq!(
+        weaker["error"]["pointer"], "/payload/ack/sync",
+        "a promise that was asked for is not left out"
+    );
     // The third stays until there is a credit for it: the next thing said is the answer.
     let acked = socket
         .ask(json!({"ack": {"subscription_id": "w", "tokens": [first["token"], "none"], "sync": true}}));

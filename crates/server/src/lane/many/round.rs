@@ -426,7 +426,7 @@ impl Thread {
         if self.posted.is_empty() {
             return;
         }
-        let here = self.asked == 1 || self.commits_here();
+        let (here, begun) = (self.asked == 1 || self.commits_here(), self.doors.engine.real());
         for tenant in mem::take(&mut self.posted) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tenant.send(here))) {
                 guard::bug(&*panic);
@@ -435,6 +435,9 @@ impl Thread {
         self.sent = self.asked;
         if here {
             self.look_up();
+        }
+        if here && self.commits {
+            self.entrance.committed(self.now.saturating_sub(begun));
         }
     }
 
