@@ -1,6 +1,7 @@
 //! One turn of the writer: a batch from the mailbox, its answers, and the COMMIT of `state.db` after them.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use model::Code;
 
@@ -55,6 +56,11 @@ impl Tenant {
             }
         }
         true
+    }
+
+    /// How long a batch takes from its first decision to the end of its sync, about; zero before the first.
+    pub fn commit_time(&self) -> Duration {
+        Duration::from_nanos(self.0.sync_nanos.load(Ordering::Relaxed))
     }
 
     fn note_sync(&self, writer: &Writer, moment: Moment) {

@@ -54,7 +54,7 @@ struct Entrance {
     waiting: Mutex<Waiting>,
     /// How many are inside, or about to be.
     inside: AtomicUsize,
-    /// How long a commit on this thread takes, about; 0: none was made here, or there are cores enough for all threads.
+    /// How long a commit takes of those who publish here, about; 0: none was made, or there are cores enough for all threads.
     commit_nanos: AtomicU64,
     bell: Waker,
 }
@@ -178,12 +178,9 @@ impl Entrance {
         self.inside.load(Ordering::Relaxed)
     }
 
-    /// A commit on this thread took so long.
-    fn committed(&self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let before = self.commit_nanos.load(Ordering::Relaxed);
-        let mean = if before == 0 { nanos } else { before - before / 8 + nanos / 8 };
-        self.commit_nanos.store(mean, Ordering::Relaxed);
+    /// So long a commit takes, by what the engine knows of it: a batch that is handed over comes back here at once.
+    fn takes(&self, time: Duration) {
+        self.commit_nanos.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     fn is_quick(&self) -> bool {
@@ -229,11 +226,11 @@ mod tests {
         let [first, second] = &many.entrances[..] else { panic!("there are two") };
         first.inside.store(FEW, Ordering::Relaxed);
         assert!(Arc::ptr_eq(many.entrance().unwrap(), second), "nothing is known of the disk");
-        first.committed(QUICK / 2);
+        first.takes(QUICK / 2);
         assert!(Arc::ptr_eq(many.entrance().unwrap(), first));
-        (0..40).for_each(|_| first.committed(QUICK * 2));
+        first.takes(QUICK * 2);
         assert!(Arc::ptr_eq(many.entrance().unwrap(), second));
-        (0..40).for_each(|_| first.committed(QUICK / 2));
+        first.takes(QUICK / 2);
         assert!(Arc::ptr_eq(many.entrance().unwrap(), first), "it has recovered");
     }
 }

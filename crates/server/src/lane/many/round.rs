@@ -426,18 +426,18 @@ impl Thread {
         if self.posted.is_empty() {
             return;
         }
-        let (here, begun) = (self.asked == 1 || self.commits_here(), self.doors.engine.real());
+        let here = self.asked == 1 || self.commits_here();
         for tenant in mem::take(&mut self.posted) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tenant.send(here))) {
                 guard::bug(&*panic);
+            }
+            if self.commits {
+                self.entrance.takes(tenant.commit_time());
             }
         }
         self.sent = self.asked;
         if here {
             self.look_up();
-        }
-        if here && self.commits {
-            self.entrance.committed(self.now.saturating_sub(begun));
         }
     }
 
